@@ -193,6 +193,10 @@ class Models(Protocol):
         """
         ...
 
+    def takes(self, model_id: str) -> bool:
+        """Returns True for a model that is not offered, but whose provider is known."""
+        ...
+
     async def warm(self) -> None:
         """Loads, in a thread, what the first call of the default model would have to wait for."""
         ...

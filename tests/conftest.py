@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, StartAgent, fixture_command
 from tests.support.gates import Gates
@@ -86,9 +87,9 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def log_as_it_was() -> Iterator[None]:
-    """What serves in this process sets up the log, also in the fixture of a module; later tests
-    read it."""
+def process_as_it_was() -> Iterator[None]:
+    """What serves in this process sets up the log, also in the fixture of a module, and notes the
+    data folder for the commands that it shows; later tests read them."""
     yield
     for handler in LOGGER.handlers:
         if handler not in LOG[0]:
@@ -97,6 +98,7 @@ def log_as_it_was() -> Iterator[None]:
     LOGGER.setLevel(LOG[2])
     logging.lastResort = LOG[3]
     logging.disable(LOG[4])
+    OWN_COMMANDS.use_home(None)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -71,6 +72,18 @@ def entries(path: Path) -> str:
 @pytest.mark.process
 def test_the_settings_name_every_option_and_no_other() -> None:
     assert set(OPTION.findall(entries(SETTINGS))) == options()
+
+
+def test_no_document_installs_an_extra_from_the_index_where_the_package_is_not() -> None:
+    named = re.compile(r"(?:pip|pipx|uv|uv tool) install[^\n`]*acp-stdio-bridge\[")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        found = [line for line in path.read_text("utf-8").splitlines() if named.search(line)]
+        # in an environment that has it, pip fetches only what the extra adds
+        assert [each for each in found if "~/acp-bridge/bin/pip" not in each] == [], path.name
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    installing = (ROOT / "docs" / "installing.md").read_text("utf-8")
+    for extra in extras["optional-dependencies"].keys() - {"test", "dev"}:
+        assert f"| `{extra}` |" in installing
 
 
 @pytest.mark.parametrize("name", sorted(cli.COMMANDS.keys() - {"demo", "trust"}))
@@ -178,7 +191,7 @@ def test_the_editors_snippets_start_a_command_that_is_installed() -> None:
     commands: set[str] = set()
     for body in map(json.loads, snippets("json")):
         commands |= {server["command"] for server in body.get("agent_servers", {}).values()}
-        commands |= {agent["argv"][0] for agent in body.get("agents", {}).values()}
+        commands |= {shlex.split(each["command"])[0] for each in body.get("agents", {}).values()}
     for body in snippets("lua") + snippets("elisp"):
         commands |= set(re.findall(r'(?:default = \{ |:command |command = )"([^"]+)"', body))
     commands = {Path(command).name for command in commands}

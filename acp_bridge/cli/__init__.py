@@ -8,6 +8,7 @@ from typing import Final
 from acp_bridge.cli import stdio
 from acp_bridge.cli.commands import COMMANDS, Command
 from acp_bridge.runtime import signals
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 __all__ = ["COMMANDS", "run"]
 
@@ -47,6 +48,7 @@ _OURS: Final = ("acp_bridge", "agent")
 def run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, or serve; returns the exit code."""
     command = COMMANDS.get(arguments[0]) if arguments else None
+    OWN_COMMANDS.use_home(None)
     try:
         return _run(command, arguments[1:]) if command else stdio.main(arguments)
     except ModuleNotFoundError as missing:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Final, NoReturn
+
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 #: the column in which the text of an option begins in a narrow terminal.
 _NARROW: Final = 8
@@ -53,6 +55,24 @@ class Example:
 Part = Paragraph | Heading | Entry | Example
 
 
+class DataFolder(argparse.Action):
+    """The option `--home`: the commands that this process shows name the folder, too."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the folder, and note it for `OWN_COMMANDS`."""
+        from acp_bridge.cli.serving_parser import OfEnvironment
+
+        setattr(namespace, self.dest, values)
+        if values and not isinstance(values, OfEnvironment):
+            OWN_COMMANDS.use_home(os.path.abspath(os.path.expanduser(str(values))))
+
+
 class Parser(argparse.ArgumentParser):
     """An argparse parser with this project's help; errors are one line on stderr and exit code 2.
 
@@ -73,6 +93,8 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         super().__init__(program, usage, about, after, add_help=False, allow_abbrev=False)
         self._listing, self._column = listing, column
+        #: options that this parser refuses, each with what the user can do instead.
+        self.refused: Mapping[str, str] = {}
 
     def parts(self) -> Iterator[Part]:
         """Yield the parts of the help below the usage, in order."""
@@ -117,8 +139,16 @@ class Parser(argparse.ArgumentParser):
 
     def add_home(self, about: str = "where sessions are kept (ACP_BRIDGE_HOME)") -> None:
         """Add the option `--home`; its default is the environment variable ACP_BRIDGE_HOME."""
-        home = os.environ.get("ACP_BRIDGE_HOME")
-        self.add_argument("--home", metavar="FOLDER", default=home, help=about)
+        from acp_bridge.cli.serving_parser import OfEnvironment
+
+        found = os.environ.get("ACP_BRIDGE_HOME")
+        self.add_argument(
+            "--home",
+            metavar="FOLDER",
+            default=OfEnvironment(found) if found else None,
+            help=about,
+            action=DataFolder,
+        )
 
     def add_journal(self) -> None:
         """Add the option `--journal`, whose default is the variable ACP_BRIDGE_JOURNAL."""
@@ -142,10 +172,40 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
         """Return the parsed arguments; raises SystemExit(2) if one of them is unknown."""
-        given, rest = self.parse_known_args(args, namespace)
+        words = None if args is None else self.with_switches(args)
+        given, rest = self.parse_known_args(words, namespace)
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}{self.meant(rest[0])}")
+            self.error(self._unknown(given, rest))
         return given
+
+    def with_switches(self, args: Sequence[str]) -> list[str]:
+        """Return the arguments with `=on` at each switch that has no value.
+
+        Then the argument behind the switch is not its value, but a prompt, say.
+        """
+        switches = {
+            name
+            for action in self._actions
+            if action.const == "on"
+            for name in action.option_strings
+        }
+        words = list(args)
+        for at, word in enumerate(words):
+            if word in switches and words[at + 1 : at + 2] not in (["on"], ["off"]):
+                words[at] = f"{word}=on"
+        return words
+
+    def _unknown(self, given: argparse.Namespace, rest: Sequence[str]) -> str:
+        """Return what is wrong with the arguments `rest`, which the parser has no use for."""
+        for word in rest:
+            name = word.partition("=")[0]
+            if name in self.refused:
+                return f"{name}: {self.refused[name]}"
+        prompt = getattr(given, "prompt", None)
+        if prompt is not None and not any(word.startswith("-") for word in rest):
+            whole = " ".join([prompt, *rest])
+            return f"the prompt needs quotes around it: {_quoted(whole)}"
+        return f"unrecognized arguments: {' '.join(rest)}{self.meant(rest[0])}"
 
     def meant(self, word: str) -> str:
         """Return a hint for an unknown option that is nearly one of this parser's, else ""."""
@@ -191,6 +251,13 @@ def fail(message: str, program: str = "acp-bridge") -> NoReturn:
 
     say_on_stderr(f"{program}: {exact(message)}\nTry '{program} --help'.\n")
     raise SystemExit(2)
+
+
+def _quoted(text: str) -> str:
+    """Return the text as one argument for a shell, in double quotes where that is enough."""
+    import shlex  # a bridge that starts has no use for it
+
+    return shlex.quote(text) if set(text) & set('"$`\\!\n') else f'"{text}"'
 
 
 def _entries(actions: Sequence[argparse.Action]) -> Iterator[Entry]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from acp_bridge.cli import openhands
 from acp_bridge.cli.commands import COMMANDS
-from acp_bridge.cli.parser import Entry, Heading, Parser, Part
+from acp_bridge.cli.parser import DataFolder, Entry, Heading, Parser, Part
 from acp_bridge.runtime import waits
 from acp_bridge.settings import Settings
 
@@ -82,8 +82,9 @@ class Option:
         found = env.get(variable(self.name))  # an empty variable counts as not set
         parser.add_argument(
             self.argument,
+            action=DataFolder if self.name == "home" else "store",
             nargs="?" if self.optional else None,
-            const="on" if self.optional else None,
+            const=Switch.ON if self.optional else None,
             default=OfEnvironment(found) if found else None,
             metavar=self.value,
             help=self.about,

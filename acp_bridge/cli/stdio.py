@@ -16,10 +16,11 @@ from typing import Final
 
 from acp_bridge.agents import guard
 from acp_bridge.agents.environment import HANDED_ON
-from acp_bridge.cli.options import Options, parse
+from acp_bridge.cli.options import Options, data_folder, parse
 from acp_bridge.cli.own_agent import hindrance, lacks_extra
 from acp_bridge.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
 from acp_bridge.runtime import keep, log, waits
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.settings import Settings
 
 #: seconds between switches of threads. With the interpreter's default of 5 ms a worker thread that
@@ -38,6 +39,8 @@ def main(arguments: Sequence[str]) -> int:
         options = parse(arguments, os.environ)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
+    if options.settings.home != data_folder(None):  # also one of the client's environment
+        OWN_COMMANDS.use_home(str(options.settings.home))
     if not options.own_agent and _at_a_terminal():
         _withhold(options.settings)
         return _become(options.settings.command)

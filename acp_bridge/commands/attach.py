@@ -27,6 +27,7 @@ from acp_bridge.commands.terminal.chat.main import Connect, Plan, add_bell, conv
 from acp_bridge.commands.terminal.live import LiveSession
 from acp_bridge.commands.terminal.reach import Again, Reach, There, add_at, reach_of
 from acp_bridge.notify.read import rings
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 _ABOUT: Final = """\
 See a live session in this terminal and take part in it, beside the editor or the terminal that has
@@ -94,7 +95,13 @@ async def _attach(home: Path, reach: Reach, given: argparse.Namespace) -> int:
 
 def _plan(home: Path, reach: Reach, session: LiveSession, given: argparse.Namespace) -> Plan:
     cwd = session.about.get("cwd")
-    comes_back = f"acp-bridge attach {reach.again}{{}} comes back to it"
+
+    def comes_back(short: str) -> str:
+        return f"{OWN_COMMANDS.line('attach', reach.again + short)} comes back to it"
+
+    def goes_on(short: str) -> str:
+        return f"{OWN_COMMANDS.line('chat', f'--resume {short}{again}')} goes on with it"
+
     # no agent's command, and no address, is kept with a session
     again = _AGAIN.get(str(session.about.get("agent")), " -- COMMAND")
     there = isinstance(reach, There)
@@ -104,8 +111,8 @@ def _plan(home: Path, reach: Reach, session: LiveSession, given: argparse.Namesp
         Path(cwd) if isinstance(cwd, str) else home,
         home / HISTORY,
         None if there else home,
-        f"The session goes on; {comes_back}".format,
-        (comes_back if there else f"acp-bridge chat --resume {{}}{again} goes on with it").format,
+        lambda short: f"The session goes on; {comes_back(short)}",
+        comes_back if there else goes_on,
         own_bridge=False,
         come_again=partial(opening.join, reach, session),
         endless=there,

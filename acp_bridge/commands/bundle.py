@@ -105,7 +105,7 @@ def _export(given: Namespace, kept: Kept) -> int:
             bundle = with_masked(bundle, redactor(keys.values(data_folder(given.home))))
         write_private(Path(os.path.expanduser(given.file)), written(bundle))
     except JournalError as error:
-        return fail("export", f"{error}; {known.WHERE}")
+        return fail("export", f"{error}; {known.where()}")
     except (known.NotFound, NotWritten, NotABundle) as why:
         return fail("export", why)
     return Exit.DONE

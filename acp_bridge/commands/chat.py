@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,7 @@ from acp_bridge.commands.own_bridge import (
     environment,
     not_its_agent,
     own_bridge,
+    prompt_given,
     session_to_go_on,
 )
 from acp_bridge.commands.terminal import known
@@ -29,6 +31,7 @@ from acp_bridge.commands.terminal.chat import opening
 from acp_bridge.commands.terminal.chat.main import Plan, add_bell, converse, unfit
 from acp_bridge.notify.read import rings
 from acp_bridge.runtime import log
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo
@@ -44,11 +47,25 @@ the next mode. A permission is answered by its key. Esc or
 Ctrl-C stops the turn, Ctrl-C twice leaves; so does Ctrl-D on an empty line. /help says this, too.
 
 A session of another agent than the built-in one needs its command after --.
-The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home.
+The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home. With
+--keep 8h the agent goes on when you leave, and --resume comes back to it.
 NO_COLOR=1 in the environment turns colours off.
 
 exit code: 0 you left, 1 an error of acp-bridge, 2 wrong usage, or no terminal, 6 the agent failed,
 9 the agent wants a login."""
+#: options of other commands, and what a chat has in their place.
+_REFUSED: Final = {
+    **dict.fromkeys(
+        ("--continue", "--session"), "chat has --resume [ID] for that: acp-bridge chat --resume"
+    ),
+    "--at": "chat starts a bridge on this machine; acp-bridge attach --at URL works on another one",
+    "--folder": "a chat works in the folder that you start it in",
+    "--permissions": "in a chat you answer yourself; permissions.toml has your rules",
+    "--timeout": "a chat has no limit of time: Esc stops a turn; acp-bridge run --timeout has one",
+    "--json": "a chat is for a person; acp-bridge run --json is for a program",
+    "--read-only": "acp-bridge attach --read-only looks on",
+    "--version": "acp-bridge --version says it",
+}
 #: the file in the data folder that keeps the prompts entered in chats.
 HISTORY: Final = "chat_history"
 
@@ -70,8 +87,9 @@ def main(arguments: Sequence[str]) -> int:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         why = f"the data folder {home} can't be made: {error.strerror}"
-        return fail("chat", f"{why}; acp-bridge doctor says what to do")
-    return anyio.run(converse, _plan(bridge, session, folder, bell=given.bell or rings(home)))
+        return fail("chat", f"{why}; {OWN_COMMANDS.line('doctor')} says what to do")
+    plan = _plan(bridge, session, folder, bell=given.bell or rings(home))
+    return anyio.run(converse, replace(plan, first=given.prompt))
 
 
 def _plan(bridge: OwnBridge, session: SessionInfo | None, folder: Path, *, bell: bool) -> Plan:
@@ -90,10 +108,11 @@ def _plan(bridge: OwnBridge, session: SessionInfo | None, folder: Path, *, bell:
         folder,
         home / HISTORY,
         home,
-        bridge.come_back,
+        bridge.work_goes_on,
         bridge.come_back,
         own_bridge=True,
         agent=bridge.settings.agent_name,
+        keeps=bridge.keeps,
         bell=bell,
         after=after,
     )
@@ -103,12 +122,19 @@ def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge chat`."""
     parser = CommandParser(
         "chat",
-        "acp-bridge chat [--resume [ID]] [--bell] [OPTIONS] [-- COMMAND ARGS...]",
+        'acp-bridge chat ["PROMPT"] [--resume [ID]] [--bell] [OPTIONS] [-- COMMAND ARGS...]',
         _ABOUT,
-        ["acp-bridge chat", "acp-bridge chat --resume", "acp-bridge chat -- codex-acp"],
+        [
+            "acp-bridge chat",
+            'acp-bridge chat "Which tests are slow?"',
+            "acp-bridge chat --resume",
+            "acp-bridge chat -- codex-acp",
+        ],
         _AFTER,
         column=21,
     )
+    parser.refused = _REFUSED
+    parser.add_argument("prompt", metavar="PROMPT", nargs="?", help="sent once the session is open")
     parser.add_argument(
         "--resume",
         nargs="?",
@@ -124,5 +150,12 @@ def parser() -> CommandParser:
 
 def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
     words, agent = split(arguments)
-    given = parser().parse_args(words)
+    reader = parser()
+    given = reader.parse_args(words)
+    if given.prompt is not None:
+        if given.prompt == "-":
+            reader.error("a chat reads its keys from stdin; acp-bridge run - reads a prompt there")
+        given.prompt = prompt_given(reader, given.prompt)
+    if " " in (given.resume or ""):
+        reader.error('--resume takes the id of a session; put the prompt first: chat "PROMPT" ...')
     return given, own_bridge(given, agent)

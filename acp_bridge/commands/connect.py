@@ -21,6 +21,7 @@ from acp_bridge.connect.folders import Folders
 from acp_bridge.connect.logins import Login, Unusable, Where, find, keep, read_address, token_of
 from acp_bridge.connect.router import Place, Router
 from acp_bridge.connect.rules import LOAD_AGAIN
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from acp_bridge.wire.streams import Streams
@@ -121,7 +122,8 @@ class _Ways:
         except Unusable as why:
             return str(why)
         if login is None:
-            return f"acp-bridge connect --login {address}, then {LOAD_AGAIN}"
+            login_with = OWN_COMMANDS.line("connect", f"--login {address}")
+            return f"{login_with}, then {LOAD_AGAIN}"
         place = Place(where.url, where.place)
         self._logins[place] = where, login
         return place

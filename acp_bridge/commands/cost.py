@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
@@ -12,16 +11,14 @@ from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.costs import WAYS, costs, costs_as_json, costs_table
+from acp_bridge.commands.terminal.since import add_since, since_of
 from acp_bridge.commands.terminal.stored import Kept, at_kept
-from acp_bridge.journal.records import days_ago
 from acp_bridge.runtime import log
 
 _ABOUT: Final = """\
 Sum up what the kept sessions have used: the tokens and costs that their agents told. Figures of
 which nobody knows if they are of a turn or totals are named and never summed. A cost is the
 agent's own estimate and no bill. Nothing is started, and nothing is changed."""
-_SINCE: Final = re.compile(r"(\d{1,5})([hdw])")
-_DAYS: Final = {"h": 1 / 24, "d": 1, "w": 7}
 
 
 def parser() -> CommandParser:
@@ -33,9 +30,7 @@ def parser() -> CommandParser:
         ["acp-bridge cost --since 7d --by model", "acp-bridge cost --by day --json"],
         "exit code: 0 done, 1 the sessions can't be read, 2 wrong usage.",
     )
-    parser.add_argument(
-        "--since", metavar="TIME", help="only turns of this last time, such as 12h, 7d or 4w"
-    )
+    add_since(parser, "turns that began")
     parser.add_argument(
         "--by",
         metavar="WHAT",
@@ -54,10 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     log.configure("error", None)
     reader = parser()
     given = reader.parse_args(arguments)
-    found = None if given.since is None else _SINCE.fullmatch(given.since)
-    if given.since is not None and found is None:
-        reader.error("--since: a time such as 12h, 7d or 4w")
-    since = days_ago(int(found[1]) * _DAYS[found[2]]) if found else ""
+    since = since_of(reader, given.since)
     return at_kept("cost", given, partial(_cost, given, since))
 
 

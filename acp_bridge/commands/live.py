@@ -39,6 +39,7 @@ from acp_bridge.protocol import (
     may_of,
 )
 from acp_bridge.runtime import log
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.wire.jsonrpc import RpcError
 
 _PS_ABOUT: Final = """\
@@ -130,7 +131,7 @@ async def found_by(
     except Asleep as asleep:
         if asleep.session is not None:
             return asleep.session
-        how = f"acp-bridge chat --resume {asleep.session_id[:8]} opens it"
+        how = f"{OWN_COMMANDS.line('chat', f'--resume {asleep.session_id[:8]}')} opens it"
         return fail(command, f"{asleep}: {how}")
     except NotThere as why:
         return fail(command, why.why, why.code)

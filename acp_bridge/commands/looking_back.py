@@ -6,11 +6,13 @@ from argparse import Namespace
 from pathlib import Path
 
 from acp_bridge.cli.parser import CommandParser
-from acp_bridge.cli.printing import columns, print_json, print_text
+from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands.terminal.changes import changes, changes_as_json, changes_text
 from acp_bridge.commands.terminal.files import deeds, files_as_json, files_table
 from acp_bridge.commands.terminal.turns import turns, turns_as_json, turns_table
 from acp_bridge.journal import SessionInfo
+from acp_bridge.journal.reading import turns_of
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 
 def add_options(parser: CommandParser) -> None:
@@ -45,6 +47,8 @@ def show(given: Namespace, home: Path, info: SessionInfo) -> int:
         if given.json:
             return print_json(turns_as_json(ran, info.session_id))
         return print_text(turns_table(ran, columns()))
+    if given.turn is not None and (why := _no_such_turn(home, info, given.turn)) is not None:
+        return fail("show", why)
     if given.diff:
         changed = changes(home, info, given.turn)
         if given.json:
@@ -54,3 +58,13 @@ def show(given: Namespace, home: Path, info: SessionInfo) -> int:
     if given.json:
         return print_json(files_as_json(did, info.session_id))
     return print_text(files_table(did, columns()))
+
+
+def _no_such_turn(home: Path, info: SessionInfo, turn: int) -> str | None:
+    """Return what to tell the user if a session has no turn of this number, else None."""
+    numbers = [row.prompt.seq for row in turns_of(home, info.session_id)]
+    if turn in (0, *numbers):  # 0: outside of any
+        return None
+    short = info.session_id[:8]
+    how = OWN_COMMANDS.line("show", f"{short} --turns")
+    return f"session {short} has no turn {turn}: {how} lists the turns that it has"

@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
 #: the most bytes that a message with a prompt has beside the prompt.
 _AROUND: Final = 1000
-#: the bridge's options that such a command takes: those with a value, without those that let a
-#: bridge outlive its client.
-_OPTIONS: Final = [
-    option for option in OPTIONS.values() if not option.optional and option.name != "keep"
-]
+#: the bridge's options. Such a command takes all of them.
+_OPTIONS: Final = tuple(OPTIONS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +46,22 @@ class OwnBridge:
     #: the file of the bridge's log.
     log: Path
 
+    @property
+    def keeps(self) -> bool:
+        """True if the bridge goes on with its work when the command has ended."""
+        return self.settings.keep > 0
+
     def come_back(self, session: str) -> str:
         """Return the line that tells the user which command goes on with a session."""
+        return f"{self._chat(session)} goes on with it"
+
+    def work_goes_on(self, session: str) -> str:
+        """Return the line about a session whose work the bridge goes on with (`--keep`)."""
+        return f"The work goes on.\n{self._chat(session)} shows it"
+
+    def _chat(self, session: str) -> str:
         words = ["acp-bridge", "chat", "--resume", session, *self.command[len(BRIDGE) :]]
-        return f"{shlex.join(words)} goes on with it"
+        return shlex.join(words)
 
 
 def add_options(parser: Parser, but: Collection[str] = ()) -> None:
@@ -92,7 +101,10 @@ def own_bridge(
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return `env` without the variable of `--keep`, since the bridge ends with the command."""
+    """Return `env` without the variable of `--keep`: it is for editors.
+
+    The bridge of a command outlives it only if the user gave that command `--keep`.
+    """
     return {key: value for key, value in env.items() if key != variable("keep")}
 
 

@@ -22,6 +22,7 @@ from acp_bridge.commands.terminal.kept import (
     transcript_of,
 )
 from acp_bridge.commands.terminal.searching import places, with_places
+from acp_bridge.commands.terminal.since import add_since, since_of
 from acp_bridge.commands.terminal.stored import Holder, Kept, at_kept
 from acp_bridge.commands.terminal.writing import NotWritten, write_new
 from acp_bridge.journal import JournalError, SessionInfo
@@ -41,9 +42,13 @@ def sessions_parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge sessions`."""
     parser = CommandParser(
         "sessions",
-        "acp-bridge sessions [--cwd FOLDER] [--search TEXT] [--json]",
+        "acp-bridge sessions [--cwd FOLDER] [--search TEXT] [--since TIME] [--limit N] [--json]",
         _SESSIONS_ABOUT,
-        ["acp-bridge sessions --cwd .", "acp-bridge sessions --search 'parser \"empty line\"'"],
+        [
+            "acp-bridge sessions --cwd .",
+            "acp-bridge sessions --since 7d --limit 10",
+            "acp-bridge sessions --search 'parser \"empty line\"'",
+        ],
         "exit code: 0 done, 1 the list can't be read or searched, 2 wrong usage.",
     )
     parser.add_argument("--cwd", metavar="FOLDER", help="only sessions that work in this folder")
@@ -52,6 +57,10 @@ def sessions_parser() -> CommandParser:
         metavar="TEXT",
         help="only sessions in which these words, or beginnings of words, were said at once;\n"
         'or whose title, folder, agent or id has this text. A phrase is put in "quotes"',
+    )
+    add_since(parser, "sessions that were used")
+    parser.add_argument(
+        "--limit", metavar="N", help="no more than this many, those that were used last"
     )
     parser.add_argument(
         "--json", action="store_true", help="one line of JSON for each session, whole"
@@ -103,14 +112,19 @@ def show_parser() -> CommandParser:
 def sessions(arguments: Sequence[str]) -> int:
     """Run `acp-bridge sessions`; returns the exit code."""
     log.configure("error", None)
-    given = sessions_parser().parse_args(arguments)
-    return at_kept("sessions", given, partial(_sessions, given))
+    parser = sessions_parser()
+    given = parser.parse_args(arguments)
+    since = since_of(parser, given.since)
+    if given.limit is not None and (not given.limit.isdecimal() or int(given.limit) < 1):
+        parser.error("--limit: a number from 1")
+    given.limit = None if given.limit is None else int(given.limit)
+    return at_kept("sessions", given, partial(_sessions, given, since))
 
 
-def _sessions(given: Namespace, kept: Kept) -> int:
+def _sessions(given: Namespace, since: str, kept: Kept) -> int:
     home, holders = kept.home, kept.holders
     try:
-        found = known.listing(home)
+        found = [info for info in known.listing(home) if info.updated_at >= since]
         if given.search is not None:
             kept.fetch_all(info.session_id for info in found)
         said = None if given.search is None else places(home, found, given.search)
@@ -119,22 +133,24 @@ def _sessions(given: Namespace, kept: Kept) -> int:
     if given.cwd is not None:
         folder = known.real_path(given.cwd)
         found = [info for info in found if info.cwd and known.real(info.cwd) == folder]
+    if said is not None:
+        text = given.search.casefold()
+        found = [info for info in found if info.session_id in said or _has(info, text)]
+    shown = found[: given.limit]
+    if not given.json:
+        return _print_table(shown, said or {}, holders, len(found) - len(shown))
     if said is None:
-        if given.json:
-            return print_json(_as_json(info, holders) for info in found)
-        return _print_table(found, {}, holders)
-    text = given.search.casefold()
-    found = [info for info in found if info.session_id in said or _has(info, text)]
-    if given.json:
-        return print_json({**_as_json(i, holders), "said": said.get(i.session_id)} for i in found)
-    return _print_table(found, said, holders)
+        return print_json(_as_json(info, holders) for info in shown)
+    return print_json({**_as_json(i, holders), "said": said.get(i.session_id)} for i in shown)
 
 
 def _print_table(
-    found: list[SessionInfo], said: Mapping[str, str], holders: Mapping[str, Holder]
+    found: list[SessionInfo], said: Mapping[str, str], holders: Mapping[str, Holder], more: int
 ) -> int:
-    table = sessions_table(found, columns(), holders=holders)
-    return print_text(with_places(table, found, said, columns()))
+    table = with_places(sessions_table(found, columns(), holders=holders), found, said, columns())
+    if more:
+        table += f"{more} session{'' if more == 1 else 's'} more: --limit shows more.\n"
+    return print_text(table)
 
 
 def show(arguments: Sequence[str]) -> int:
@@ -169,7 +185,9 @@ def _show(given: Namespace, kept: Kept) -> int:
             return print_text(page(home, info))
         said = transcript_of(home, info)
     except JournalError as error:
-        return fail("show", f"session {info.session_id[:8]} can't be read: {error}; {known.WHERE}")
+        return fail(
+            "show", f"session {info.session_id[:8]} can't be read: {error}; {known.where()}"
+        )
     except NotWritten as why:
         return fail("show", why)
     shown = (each for each in said if not own_meta(each).get(CONTEXT))

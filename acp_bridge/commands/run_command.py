@@ -48,13 +48,24 @@ _EXAMPLES: Final = (
 _AFTER: Final = """\
 An agent may not ask before it does something: what it asks for is a matter of its own settings.
 A session of another agent than the built-in one needs its command after --.
-The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home.
+The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home. With
+--keep 8h the turn goes on if the terminal is closed or the line drops.
 
 exit code: 0 the turn has ended, 1 no such session, stdout can't be written, or an error of
 acp-bridge, 2 wrong usage, 3 something was denied, 4 a limit of tokens or requests was reached, or
 the budget is spent, 5 the agent refuses, 6 the agent failed, 7 the time was over, 8 somebody else
 cancelled the turn, 9 the agent wants a login, its model a key, or --at a token, 130 interrupted."""
 _MOST_SECONDS: Final = 7 * 24 * 3600
+#: options of other commands, and what run has in their place.
+_REFUSED: Final = {
+    "--resume": "run has --continue, for the last session of this folder, and --session ID",
+    "--bell": "nobody is waited for here; notify.toml has messages to your phone or desktop",
+    "--read-only": "run sends a prompt; acp-bridge attach --read-only looks on",
+    "--wait": "run always waits; acp-bridge send ID without --wait does not",
+    "--interrupt": "run has --delivery interrupt for that",
+    "--steer": "run has --delivery steer for that",
+    "--version": "acp-bridge --version says it",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,16 +92,22 @@ async def _run(order: headless.Order, bridge: OwnBridge) -> int:
 
         return partial(over_process, bridge.command, tell=told, env=environment(), log=bridge.log)
 
-    return await _over(order, connect)
+    return await _over(order, connect, keeps=bridge.keeps)
 
 
-async def _over(order: headless.Order, connect: Callable[[StdScreen], headless.Connect]) -> int:
+async def _over(
+    order: headless.Order,
+    connect: Callable[[StdScreen], headless.Connect],
+    *,
+    keeps: bool = False,
+) -> int:
     """Run the prompt of `order` and return the exit code, or that of a signal that stopped it.
 
-    `connect` makes the way to the bridge, given the screen to which notices go.
+    `connect` makes the way to the bridge, given the screen to which notices go. `keeps`: the bridge
+    goes on with the turn when the terminal has gone.
     """
     stop = Stop()
-    async with stopped_by_signals(stop), std_screen(stop) as screen:
+    async with stopped_by_signals(stop, keeps=keeps), std_screen(stop) as screen:
         code = await headless.run(order, screen, connect(screen), stop)
     return stop.reason or code
 
@@ -124,6 +141,7 @@ def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge run`."""
     usage = 'acp-bridge run [OPTIONS] "PROMPT" [--at URL | -- COMMAND ARGS...]'
     parser = CommandParser("run", usage, _ABOUT, _EXAMPLES, _AFTER, column=29)
+    parser.refused = _REFUSED
     parser.add_argument("prompt", nargs="?")
     parser.add_argument(
         "--permissions",

@@ -18,7 +18,7 @@ from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.live import at_session, named, read, said
 from acp_bridge.commands.own_bridge import prompt_given
-from acp_bridge.commands.terminal.known import WHERE
+from acp_bridge.commands.terminal.known import where
 from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
 from acp_bridge.commands.terminal.reach import Reach, add_at, reach_of
@@ -27,6 +27,7 @@ from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_pa
 from acp_bridge.commands.terminal.stored import folder_alone
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.journal import Journal, JournalError
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.settings import Delivery
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -149,7 +150,8 @@ async def _waited(sending: Sending, screen: StdScreen) -> Exit:
 async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) -> int:
     short = one_line(asleep.session_id[:8])
     if given.at is not None:
-        opens = f"acp-bridge attach {one_line(f'--at {given.at}')} {short} opens it"
+        attach = OWN_COMMANDS.line("attach", one_line(f"--at {given.at} {short}"))
+        opens = f"{attach} opens it"
         return fail("send", f"session {short} is not live there, so nothing was sent: {opens}")
     if given.wait or given.delivery == Delivery.INTERRUPT:
         why = "nothing would run the prompt, so it was not recorded"
@@ -164,7 +166,7 @@ async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) ->
         lock = Journal(home).lock_path(asleep.session_id)
         return fail("send", f"session {short} {unreachable(lock)}")
     except JournalError as error:
-        return fail("send", f"session {short} can't be written: {error}; {WHERE}")
+        return fail("send", f"session {short} can't be written: {error}; {where()}")
     runs = "It runs" if count == 1 else f"{count} prompts are left over now. They run"
     told = f"{runs} when somebody opens the session and says /queue run."
     screen.write(f"Session {short} is not live: recorded, and left over. {told}\n".encode())

@@ -20,6 +20,7 @@ from acp_bridge.cli.serving_parser import OPTIONS, words_of
 from acp_bridge.clients.rights import May
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.protocol import Json, objects
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from acp_bridge.remote.serving import Plan
@@ -48,7 +49,6 @@ The options of 'acp-bridge' itself may be given too, such as --model and --home.
 proxies, limits and what a token may.
 
 exit code: 0 it was told to end, or done, 1 not done, or nothing can listen there, 2 wrong usage."""
-_NO_TOKEN: Final = "there is no token yet, so nobody could come in: acp-bridge serve token NAME"
 _TOKEN, _TOKENS, _REVOKE = "token", "tokens", "revoke"
 #: the options of the bridge that this command defines itself.
 _OWN: Final = ("keep", "home")
@@ -124,7 +124,9 @@ def main(arguments: Sequence[str]) -> int:
     """
     words, agent = options.split(arguments)
     reader = parser()
-    given, rest = reader.parse_known_intermixed_args(words)  # options stand before a name, too
+    given, rest = reader.parse_known_intermixed_args(
+        reader.with_switches(words)
+    )  # options stand before a name, too
     if rest:
         reader.error(f"unrecognized arguments: {' '.join(rest)}{reader.meant(rest[0])}")
     if (lacking := lacks_extra("websockets", "remote")) is not None:
@@ -208,7 +210,7 @@ def _list(home: Path) -> int:
 
     found = objects(_asked(home, control.LIST, {}).get("tokens"))
     if not found:
-        return print_text("No tokens. acp-bridge serve token NAME makes one.\n")
+        return print_text(f"No tokens. {OWN_COMMANDS.line('serve', 'token NAME')} makes one.\n")
     rows = [[one_line(str(each[key])) for key in ("name", "may", "made", "open")] for each in found]
     return print_text(table(["NAME", "MAY", "MADE", "OPEN"], rows, columns()))
 
@@ -261,7 +263,8 @@ def _serve(reader: CommandParser, given: argparse.Namespace, agent: Sequence[str
     try:
         with tokens.held(home) as mine:
             if not mine.all:
-                return fail("serve", _NO_TOKEN)
+                make = OWN_COMMANDS.line("serve", "token NAME")
+                return fail("serve", f"there is no token yet, so nobody could come in: {make}")
             return _run(plan, parsed, mine, client_mcp=given.client_mcp)
     except tokens.Held:
         return fail("serve", f"a server runs for {home} already: give this one a --home of its own")

@@ -33,6 +33,7 @@ from acp_bridge.protocol import (
     as_object,
     queue_words,
 )
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.updates.wording import words
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -117,8 +118,8 @@ def line_is_back(where: str) -> str:
 def is_refused(where: str, why: str) -> str:
     """Return the notice that the remote bridge lets this user in no more."""
     return (
-        f"[acp-bridge] {where} has refused the token: {words(why)}. `acp-bridge connect --login`"
-        " keeps another one."
+        f"[acp-bridge] {where} has refused the token: {words(why)}."
+        f" `{OWN_COMMANDS.line('connect', '--login')}` keeps another one."
     )
 
 

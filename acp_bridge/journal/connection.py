@@ -7,16 +7,17 @@
 """
 
 import errno
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar, TypeVarTuple
 
 from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
 
-from acp_bridge.journal.errors import GONE, WAL_GONE, JournalError
+from acp_bridge.journal.errors import GONE, WAL_GONE, DiskTrouble, JournalError
 from acp_bridge.runtime import threads
 
 WAL_LIMIT_BYTES: Final = 4 * 1024 * 1024
@@ -41,8 +42,6 @@ Args = TypeVarTuple("Args")
 
 #: what a person is told of an error of SQLite, and of one of the file system, by its code.
 _OF_SQLITE: Final = {
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_IOERR: "the disk fails",
     sqlite3.SQLITE_CORRUPT: "its file is damaged",
     sqlite3.SQLITE_NOTADB: "its file is damaged",
     sqlite3.SQLITE_READONLY: "its file can't be written",
@@ -50,19 +49,19 @@ _OF_SQLITE: Final = {
     sqlite3.SQLITE_BUSY: "its file is in use",
 }
 _OF_SYSTEM: Final = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk is full",
-    errno.EIO: "the disk fails",
     errno.EROFS: "its file can't be written",
     errno.EACCES: "its file can't be opened",
 }
 
 
-def failure(error: Exception) -> JournalError:
+def failure(error: Exception, path: Path | None = None) -> JournalError:
     """Return the JournalError to raise for one of FAILURES.
 
-    It leaves out the text of `error`, which may hold a path.
+    It leaves out the text of `error`, which may hold a path. `path`: the file that was worked on,
+    whose folder is named if its disk is full or fails.
     """
+    if (trouble := _of_disk(error)) is not None:
+        return DiskTrouble(f"the journal failed: {_place(trouble, path or _named(error))}")
     if isinstance(error, FileNotFoundError):
         return JournalError(WAL_GONE if str(error.filename).endswith("-wal") else GONE)
     why = None
@@ -73,14 +72,58 @@ def failure(error: Exception) -> JournalError:
     return JournalError(f"the journal failed: {why or type(error).__name__}")
 
 
+def _of_disk(error: Exception) -> str | None:
+    """Return what is wrong with the disk, "full" or "failing"; None if it is something else."""
+    match error:
+        case sqlite3.Error():
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            return {sqlite3.SQLITE_FULL: "full", sqlite3.SQLITE_IOERR: "failing"}.get(code)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
+            return "full"
+        case OSError(errno=errno.EIO):
+            return "failing"
+    return None
+
+
+def _named(error: Exception) -> Path | None:
+    name = error.filename if isinstance(error, OSError) else None
+    return Path(name) if isinstance(name, str) else None
+
+
+def _place(trouble: str, path: Path | None) -> str:
+    """Return the words about a disk that is full or fails: the folder of `path`, and the disk."""
+    what = "the disk is full" if trouble == "full" else "the disk fails"
+    do = ". Free some space" if trouble == "full" else ""
+    if path is None:
+        return f"{what}{do}"
+    folder = path.parent
+    with suppress(OSError):
+        disk = os.path.realpath(folder)
+        while not os.path.ismount(disk):
+            disk = os.path.dirname(disk)
+        return f"{what}: {folder} can't be written, on the disk at {disk}{do}"
+    return f"{what}: {folder} can't be written{do}"
+
+
+def _file_of(connection: sqlite3.Connection) -> Path | None:
+    """Return the file of a connection; None if that can't be told."""
+    with suppress(sqlite3.Error):
+        for _, name, file in connection.execute("PRAGMA database_list"):
+            if name == "main" and file:
+                return Path(file)
+    return None
+
+
 def is_damage(error: sqlite3.DatabaseError) -> bool:
     """Return whether an error says that a file is damaged in one place, and not as a whole."""
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
 
 
 @contextmanager
-def journal_errors() -> Iterator[None]:
+def journal_errors(path: Path | None = None) -> Iterator[None]:
     """Turn every failure of SQLite or the file system into a JournalError.
+
+    `path`: the file that is worked on.
 
     Raises:
         JournalError: with the cause chained.
@@ -88,7 +131,7 @@ def journal_errors() -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
-        raise failure(error) from error
+        raise failure(error, path) from error
 
 
 def check_whole(connection: sqlite3.Connection) -> None:
@@ -107,9 +150,13 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     Raises:
         JournalError: a statement failed, and all is rolled back; the connection stays usable.
     """
-    with journal_errors(), connection:
-        connection.execute("BEGIN IMMEDIATE")
-        yield
+    try:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+    except FAILURES as error:
+        path = _file_of(connection) if _of_disk(error) else None
+        raise failure(error, path) from error
 
 
 def wal_of(path: Path) -> Path:

@@ -32,6 +32,10 @@ class JournalError(Exception):
     """
 
 
+class DiskTrouble(JournalError):
+    """A disk is full, or fails. The text is for the user: which folder, on which disk."""
+
+
 class NewerVersion(JournalError):
     """The file was written by a newer acp-bridge and is left as it is.
 
@@ -127,7 +131,7 @@ class ForUser(str):
 
 
 def told(error: JournalError) -> str:
-    """Return the text of an error; it is a ForUser if the error is the database's."""
-    if isinstance(error, DatabaseError | SessionTaken):
+    """Return the text of an error; it is a ForUser if the user has to know or do something."""
+    if isinstance(error, DatabaseError | SessionTaken | DiskTrouble):
         return ForUser(str(error).removeprefix("the journal failed: "))
     return str(error)

@@ -218,7 +218,7 @@ class SessionFile:
         try:
             self._look()
         except OSError as error:
-            raise failure(error) from error
+            raise failure(error, self.path) from error
 
     def _look(self) -> None:
         for name, file in self._names:
@@ -302,7 +302,7 @@ class SessionFile:
                 left_queue.add(self.path, write.prompt or write.turn, write.went)
             except OSError as error:
                 if Went.SENT in write.went:
-                    raise failure(error) from error
+                    raise failure(error, self.path) from error
 
     def catch_up(self) -> None:
         """Make the writes that were kept. Raises JournalError if one still can't be made."""
@@ -338,7 +338,7 @@ class SessionFile:
                     for statement in statements:
                         self.db.execute(*statement)
         except FAILURES as error:
-            raise failure(error) from error
+            raise failure(error, self.path) from error
         self._commits += 1
 
     def value(self, sql: str, values: tuple[object, ...] = ()) -> Any:

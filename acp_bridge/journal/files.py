@@ -35,7 +35,7 @@ def make_folders(home: Path) -> None:
     Raises JournalError, also if nothing can be made in the folder of the sessions.
     """
     sessions = home / "sessions"
-    with journal_errors():
+    with journal_errors(sessions):
         make_folder(home)
         make_folder(sessions)
         if not os.access(sessions, os.W_OK | os.X_OK):
@@ -74,7 +74,7 @@ def make_draft(path: Path, info: SessionInfo) -> Path:
     """
     make_folders(path.parent.parent)
     draft = draft_of(path)
-    with journal_errors():
+    with journal_errors(path):
         remove(draft)
         try:
             _make(draft, info)

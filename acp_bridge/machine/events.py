@@ -83,10 +83,14 @@ class EditWaiting:
 
 @dataclass(frozen=True, slots=True)
 class MoveWaiting:
-    """The user wants a prompt that waits to run before the prompt `before`; None: last."""
+    """The user wants a prompt that waits to run before the prompt `before`; None: last.
+
+    `first`: in the first place that it can take.
+    """
 
     key: int
     before: int | None = None
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -358,13 +358,17 @@ class PromptQueue:
             return [RefuseChange()]
         return self.begin_change(WriteChange(key))
 
-    def move(self, key: int, before: int | None) -> list[Effect]:
-        """Have it written that a waiting prompt moves before the prompt `before`; None: last."""
+    def move(self, key: int, before: int | None, *, first: bool = False) -> list[Effect]:
+        """Have it written that a waiting prompt moves before the prompt `before`; None: last.
+
+        `first`: before all that can be moved.
+        """
         rest = [p.key for p in self.waiting if p.movable and p.key != key]
         prompt = self.find(key)
         if prompt is None or not prompt.movable or before not in (None, *rest):
             return [RefuseChange()]
-        rest.insert(len(rest) if before is None else rest.index(before), key)
+        place = len(rest) if before is None else rest.index(before)
+        rest.insert(0 if first else place, key)
         return self.begin_change(WriteChange(key, tuple(rest)))
 
     def drop_for_good(self, key: int) -> list[Effect]:

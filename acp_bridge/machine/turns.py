@@ -338,8 +338,8 @@ class TurnMachine:
                 return [RefuseChange()]
             case EditWaiting(key):
                 return queue.edit(key)
-            case MoveWaiting(key, before):
-                return queue.move(key, before)
+            case MoveWaiting(key, before, first):
+                return queue.move(key, before, first=first)
             case DropWaiting(key):
                 return queue.drop_for_good(key)
             case ChangeLeftOver(key):  # it may be run meanwhile

@@ -66,8 +66,7 @@ def parse(text: str) -> Notify:
     try:
         table = toml_text.loads(text)
     except toml_text.BadToml as bad:
-        where = "it" if bad.line is None else f"line {bad.line}"
-        raise BadNotify(f"{where} is no TOML that can be read") from None
+        raise BadNotify(str(bad)) from None  # which quotes nothing of the file
     if table.keys() - _KEYS:
         raise BadNotify("it may have the keys notify and words, and no other")
     ways, words = table.get("notify", []), table.get("words", False)

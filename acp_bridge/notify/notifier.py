@@ -42,15 +42,17 @@ def made_for(home: Path) -> Notifier | None:
 
 
 def ways_of(chosen: Notify) -> list[tuple[str, Way]]:
-    """Return the ways in which a bridge tells the user, with their names; logs one that can't work.
+    """Return the ways in which a bridge tells the user, with their names.
 
-    The terminal's bell is rung by the commands that have a terminal.
+    A way that can't work is left out, and `acp-bridge doctor` tells the user of it: bridges start
+    too often for a warning, which `chat` would show. The commands that have a terminal ring its
+    bell.
     """
     found: list[tuple[str, Way]] = [("ntfy", partial(ntfy.post, at)) for at in chosen.addresses]
     if chosen.desktop and desktop.is_there(os.environ):
         found.append(("desktop", desktop.show))
     elif chosen.desktop:
-        logger.warning("nothing is shown on the desktop: there is no %s", desktop.program())
+        logger.info("nothing is shown on the desktop: there is no %s", desktop.program())
     return found
 
 

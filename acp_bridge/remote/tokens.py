@@ -29,6 +29,7 @@ from typing import Final
 from acp_bridge.clients.rights import May
 from acp_bridge.keys.file import replace
 from acp_bridge.listening.places import private_folder
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 FOLDER: Final = "remote"
 FILE: Final = "tokens.json"
@@ -146,8 +147,8 @@ class Tokens:
         check_name(name)
         if any(each.name == name for each in self.all):
             raise Unusable(
-                f"there is a token {name} already: acp-bridge serve revoke {name}"
-                " ends it, or choose another name"
+                f"there is a token {name} already:"
+                f" {OWN_COMMANDS.line('serve', f'revoke {name}')} ends it, or choose another name"
             )
         if len(self.all) >= MOST_TOKENS:
             raise Unusable(f"there are {MOST_TOKENS} tokens already: revoke one first")
@@ -159,7 +160,9 @@ class Tokens:
         def others() -> list[Token]:
             removed.extend(each for each in self.all if each.name == name)
             if not removed:
-                raise Unusable(f"there is no token {name}: acp-bridge serve tokens lists them")
+                raise Unusable(
+                    f"there is no token {name}: {OWN_COMMANDS.line('serve', 'tokens')} lists them"
+                )
             return [each for each in self.all if each not in removed]
 
         self._write(others)
@@ -229,14 +232,14 @@ def read(home: Path) -> list[Token]:
         if found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise Unusable(
                 f"others may write or read {path}: remove it, and make the tokens again with"
-                " acp-bridge serve token NAME"
+                f" {OWN_COMMANDS.line('serve', 'token NAME')}"
             )
         try:
             return [_token(each) for each in json.loads(file.read(_MOST))["tokens"]]
         except (ValueError, TypeError, KeyError, RecursionError):
             raise Unusable(
                 f"{path} is damaged: remove it, and make the tokens again with"
-                " acp-bridge serve token NAME"
+                f" {OWN_COMMANDS.line('serve', 'token NAME')}"
             ) from None
 
 

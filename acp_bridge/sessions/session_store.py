@@ -34,6 +34,7 @@ from acp_bridge.journal import (
 )
 from acp_bridge.listening.holder import write_holder
 from acp_bridge.runtime.log import event
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.runtime.threads import NoThread
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
@@ -44,9 +45,13 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 #: the journal's key of a flag that is set until the agent has replayed all of the session.
 IMPORTING: Final = "importing"
-_ADVICE: Final = (
-    "; `acp-bridge doctor` says what to do, and ACP_BRIDGE_HOME sets another folder for sessions"
-)
+
+
+def _advice() -> str:
+    return (
+        f"; `{OWN_COMMANDS.line('doctor')}` says what to do, and ACP_BRIDGE_HOME sets another"
+        " folder for sessions"
+    )
 
 
 class ReachPort(Protocol):
@@ -189,8 +194,8 @@ class SessionStore:
         except JournalError as exc:
             raise errors.agent_trouble(f"the session can't be read: {exc}") from exc
         advice = (
-            "; `acp-bridge doctor` says what is wrong with the data folder, and"
-            f" `acp-bridge show {session_id}` may print the session all the same"
+            f"; `{OWN_COMMANDS.line('doctor')}` says what is wrong with the data folder, and"
+            f" `{OWN_COMMANDS.line('show', session_id)}` may print the session all the same"
         )
         lock = await self._lock(session_id, reach, advice)
         journal: SessionJournal | None = None
@@ -273,8 +278,9 @@ class SessionStore:
             return
         if known and not deleted:
             raise errors.agent_trouble(
-                "the session's file is damaged or gone, so it can't be loaded; `acp-bridge doctor`"
-                " says where it should be, and from a backup it can be put back"
+                "the session's file is damaged or gone, so it can't be loaded;"
+                f" `{OWN_COMMANDS.line('doctor')}` says where it should be, and from a backup it"
+                " can be put back"
             )
 
     async def agent_id(self, session_id: str) -> str | None:
@@ -329,7 +335,7 @@ class SessionStore:
         except JournalError as exc:
             event("journal.failed", what=exc)
 
-    def _unwritable(self, exc: JournalError | OSError, advice: str = _ADVICE) -> RpcError:
+    def _unwritable(self, exc: JournalError | OSError, advice: str = _advice()) -> RpcError:
         """Log why the data folder takes no session, and return the error for the client.
 
         It names the system's reason, if there is one, and the folder. `advice` ends the message.
@@ -348,7 +354,7 @@ class SessionStore:
         return errors.internal(exc, f"the journal can't be written{advice}")
 
     async def _lock(
-        self, session_id: str, reach: ReachPort | None = None, advice: str = _ADVICE
+        self, session_id: str, reach: ReachPort | None = None, advice: str = _advice()
     ) -> int:
         """Lock a session, and write this bridge into its lock file; return the file's descriptor.
 

@@ -22,6 +22,7 @@ from acp_bridge.protocol import (
     text_chunk,
     with_own_meta,
 )
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.updates.wording import as_code, code, named, trust, visible, words
 
 _UNRECORDED: Final = (
@@ -121,7 +122,7 @@ CANNOT_ASK: Final = (
     "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
 )
 CANNOT_PAUSE: Final = (
-    "This agent can't pause a turn. A hold (`/queue hold`, `_acp_bridge/hold`) lets the turn that"
+    "This agent can't pause a turn. A hold (`/queue hold`) lets the turn that"
     " runs go on to its end, and starts nothing more until `/queue go`."
 )
 
@@ -514,7 +515,7 @@ def kept_work(rows: list[Json], agent: str) -> str:
     """
     lines = [_of_row(row, agent) for row in rows[:_ROWS]]
     if len(rows) > _ROWS:
-        lines.append(f"- and {len(rows) - _ROWS} more: `acp-bridge ps` lists them")
+        lines.append(f"- and {len(rows) - _ROWS} more: `{OWN_COMMANDS.line('ps')}` lists them")
     return (
         "[acp-bridge] Work goes on in this folder that no client has open:\n\n"
         + "\n".join(lines)
@@ -535,7 +536,7 @@ def _of_row(row: Json, agent: str) -> str:
     told = ", ".join(does) or "it waits for an answer"
     if isinstance(asks := row.get("asks"), str) and asks:
         told += f" to {as_code(asks)}"
-    return f"- {named}: {told} (`acp-bridge attach {code(row['sessionId'])}`)"
+    return f"- {named}: {told} (`{OWN_COMMANDS.line('attach', code(row['sessionId']))}`)"
 
 
 def _quoted(prompt: Json) -> str:

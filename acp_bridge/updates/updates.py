@@ -152,10 +152,15 @@ class Updates:
             self.late = self._expected = late
             self._awaited = late if doubt else None
 
-    def take_doubt(self) -> bool:
-        """Return True, once, if the process has loaded the session and repeated nothing of it."""
+    def take_doubt(self) -> bool | None:
+        """Return True, once, if the process has loaded the session and repeated nothing of it.
+
+        False: it has repeated something; None: there is nothing new to know.
+        """
         awaited, self._awaited = self._awaited, None
-        return awaited is not None and not (awaited.repeated or self._replayed)
+        if self._replayed or (awaited is not None and awaited.repeated):
+            return False
+        return None if awaited is None else True
 
     def take_new_ids(self) -> list[str]:
         """Return the client-side ids given out since the last call, for the journal."""

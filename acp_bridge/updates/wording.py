@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
+
 #: characters of a text of others in a notice.
 _LONGEST: Final = 500
 
@@ -66,7 +68,7 @@ def as_code(text: str, most: int = _LONGEST) -> str:
 
 def trust(folder: str) -> str:
     """Return the command with which the user trusts a project, as code; a path is shown whole."""
-    return as_code(f"acp-bridge trust {folder}", 4_200)
+    return as_code(OWN_COMMANDS.line("trust", folder), 8_400)
 
 
 def named(names: list[str], most: int) -> str:

@@ -70,11 +70,15 @@ class Choices:
         """
         sought = word.strip().casefold()
         exact = [value for value in self.values if sought in _names(value)]
-        begun = [
+        found = exact or self.begun_by(word)
+        return found[0] if len(found) == 1 or exact else None
+
+    def begun_by(self, word: str) -> list[Choice]:
+        """Return the values whose id or name begins with `word`."""
+        sought = word.strip().casefold()
+        return [
             value for value in self.values if any(name.startswith(sought) for name in _names(value))
         ]
-        found = exact or begun
-        return found[0] if len(found) == 1 or exact else None
 
 
 class SettingsShown:

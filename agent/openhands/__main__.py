@@ -35,7 +35,10 @@ environment:
   ACP_BRIDGE_OPENHANDS_PROFILE the profile, if --profile is not given
   ACP_BRIDGE_HOME              the data folder, if --home is not given
 """
-_MISSING = "the packages for OpenHands are not installed: pip install 'acp-stdio-bridge[openhands]'"
+_MISSING = (
+    "the packages for OpenHands are not installed. In the clone of acp-bridge, run:"
+    " pipx install --force '.[openhands]'"
+)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -56,6 +56,16 @@ class AllModels:
         named = (self._default(look), *self._settings.models, *_curated(look))
         return [self._choice(id) for id in dict.fromkeys(named)]
 
+    def takes(self, model_id: str) -> bool:
+        prefix, slash, name = model_id.partition("/")
+        if model_id != model_id.strip() or (slash and not name) or " " in model_id:
+            return False
+        if model_id == DEMO or provider_of(model_id) is not None:
+            return True
+        # LiteLLM may know the provider of a key that the user has
+        named = bool(prefix and slash) and prefix.isidentifier()
+        return named and self._keys.look().key(variables(prefix)) is not None
+
     async def warm(self) -> None:
         try:
             model = self.open(self.default)

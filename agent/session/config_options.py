@@ -44,6 +44,12 @@ OptionId = Literal["model", "mode", "thought_level"]
 #: the thought level with which the model decides itself
 DEFAULT_LEVEL = "default"
 
+_UNKNOWN = (
+    "this model is not in the list, and its provider is not known. For another model of a provider,"
+    " name it PROVIDER/MODEL, such as openai/gpt-5.2. `acp-bridge --model` takes every model that"
+    " LiteLLM knows"
+)
+
 ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 
@@ -195,8 +201,10 @@ class ConfigOptions:
             # The bridge repeats the choice after a restart, when the model may be unreachable.
             return
         known = next((each.id for each in self._offered() if each.id == model_id), None)
+        if known is None and isinstance(model_id, str) and self._models.takes(model_id):
+            known = model_id
         if known is None:
-            raise invalid_params("no such model")
+            raise invalid_params(_UNKNOWN)
         self._models.open(known)
         self._model_id = known
         self._chosen = True

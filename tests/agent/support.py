@@ -268,6 +268,9 @@ class OneModel:
     def offered(self) -> Sequence[ModelChoice]:
         return [ModelChoice(self.default, self.default)]
 
+    def takes(self, model_id: str) -> bool:
+        return False
+
     async def warm(self) -> None:
         pass
 

@@ -121,6 +121,29 @@ async def test_a_prompt_is_moved_to_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.hazard("Q16")
+@pytest.mark.parametrize(
+    ("how", "order"),
+    [
+        ("4 first", ["three", "one", "two"]),
+        ("2 first", ["one", "two", "three"]),
+        ("3 last", ["one", "three", "two"]),
+        ("2 after 3", ["two", "one", "three"]),
+        ("2 after 4", ["two", "three", "one"]),
+        ("4 after 2", ["one", "three", "two"]),
+        ("3 after 2", ["one", "two", "three"]),
+    ],
+)
+async def test_a_prompt_is_moved_first_last_or_behind_another(
+    tmp_path: Path, how: str, order: list[str]
+) -> None:
+    async with queued(tmp_path) as here:
+        assert f"Moved prompt {how[0]}" in await here.says(f"/queue move {how}")
+        assert here.waiting() == order
+        await here.ends()
+        assert here.prompted == ["runs", *order]
+
+
+@pytest.mark.hazard("Q16")
 async def test_an_edit_replaces_the_texts_and_keeps_the_images(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         blocks = [*words("look"), IMAGE, *words("well")]
@@ -165,6 +188,10 @@ async def test_a_dropped_prompt_is_answered_cancelled_and_never_runs(tmp_path: P
         "move 2 before 2",
         "drop 9",
         "move 9 last",
+        "move 1 first",
+        "move 2 after 1",
+        "move 2 after 2",
+        "move 2 after 9",
     ],
 )
 async def test_a_number_that_has_begun_or_never_was_is_an_error_and_nothing_changes(

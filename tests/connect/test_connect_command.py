@@ -58,13 +58,14 @@ async def test_a_token_that_is_refused_ends_it_with_what_to_do(tmp_path: Path) -
         command = [*COMMAND, *arguments]
         async with RecordingClient.start(command) as client:
             assert await client.wait(within=15) == 9
-            await client.logged("acp-bridge connect --login ws://127.0.0.1")
+            home = tmp_path / "home"
+            await client.logged(f"acp-bridge connect --home {home} --login ws://127.0.0.1")
 
 
 async def test_without_a_token_it_says_how_to_get_one(tmp_path: Path) -> None:
     code, said = await ran("connect", "https://home.example", "--home", str(tmp_path))
     assert code == 9
-    assert "acp-bridge connect --login https://home.example" in said
+    assert f"acp-bridge connect --home {tmp_path} --login https://home.example" in said
 
 
 @pytest.mark.hazard("N1")

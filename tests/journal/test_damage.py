@@ -1,5 +1,6 @@
 """Torn, rotten, foreign and full: what can be read is read, and nothing is made worse."""
 
+import os
 import random
 import shutil
 import sqlite3
@@ -17,6 +18,7 @@ from acp_bridge.journal import (
 )
 from acp_bridge.journal import files as session_files
 from acp_bridge.journal.connection import connect
+from acp_bridge.journal.errors import ForUser, told
 from acp_bridge.journal.schema import INDEX_SCHEMA, PAGE_BYTES, SESSION_SCHEMA, Schema, migrate
 from tests.journal import files
 from tests.journal.conftest import SESSION
@@ -280,8 +282,14 @@ async def test_a_full_disk_refuses_prompts_keeps_the_rest_and_hurts_nothing_else
     session._file.db.execute(f"PRAGMA max_page_count={pages + 20}")
     number = words_until_behind(session)
     assert 10 < number < 1000
-    with pytest.raises(JournalError, match=r"^the journal failed: the disk is full$"):
+    with pytest.raises(JournalError) as full:
         session.accept("second", {"prompt": "x" * 100_000})
+    folder = session._file.path.parent
+    words = str(told(full.value))
+    assert isinstance(told(full.value), ForUser)
+    assert words.startswith(f"the disk is full: {folder} can't be written, on the disk at /")
+    disk = words.rpartition(" at ")[2].removesuffix(". Free some space")
+    assert os.stat(disk).st_dev == os.stat(folder).st_dev
     session.start_turn(first)
     assert [(p.prompt_id, str(p.state)) for p in session.prompts()] == [("first", "waiting")]
     await session.sync()

@@ -56,6 +56,17 @@ def test_before_words_that_were_to_join_a_turn_it_goes_before_all_others_as_they
     assert bench.now.waiting == (5, 2, 3, 6, 4)
 
 
+def test_first_is_the_first_place_that_it_can_take() -> None:
+    bench = Bench()
+    bench.prompt(1, 2, 3, 4)
+    assert bench.do(MoveWaiting(4, first=True)) == [WriteChange(4, (4, 2, 3))]
+    bench.do(ChangeWritten())
+    bench.do(PromptReceived(5, interrupt=True), Committed(5))
+    assert bench.now.waiting == (5, 4, 2, 3)
+    bench.do(MoveWaiting(3, first=True), ChangeWritten())
+    assert bench.now.waiting == (5, 3, 4, 2)
+
+
 def test_before_other_prompts_or_behind_all_it_waits_as_any_other() -> None:
     bench = held()
     assert moved(bench, 5, 4) == (2, 3, 5, 4)

@@ -220,12 +220,14 @@ def test_a_file_that_can_t_be_used_notifies_nobody_and_is_logged_without_its_wor
     assert made_for(tmp_path) is not None
 
 
-def test_a_desktop_without_the_program_for_it_is_logged_once_and_the_rest_works(
+def test_a_desktop_without_the_program_for_it_is_no_warning_and_the_rest_works(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = parse('notify = ["desktop", "ntfy:https://ntfy.example/s3cret"]')
+    caplog.set_level("INFO")
     monkeypatch.setattr(desktop, "is_there", lambda env: False)
     assert [name for name, _ in ways_of(chosen)] == ["ntfy"]
     assert "nothing is shown on the desktop: there is no " in caplog.text
+    assert {record.levelname for record in caplog.records} == {"INFO"}
     monkeypatch.setattr(desktop, "is_there", lambda env: True)
     assert [name for name, _ in ways_of(chosen)] == ["ntfy", "desktop"]

@@ -14,7 +14,7 @@ from tests.policy.judging import judged, of_path, place
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("allow = [", "line 1: "),
+        ("allow = [", "line 1, column 10: "),
         ('alow = ["Read"]', "line 1: there is no key 'alow' in the file"),
         ('\nallow = "Read"', "line 2: allow is a list of texts"),
         ("allow = [1]", "line 1: allow is a list of texts"),

@@ -60,7 +60,10 @@ async def test_a_turn_in_the_editor_s_own_bridge_is_seen_fed_answered_and_stoppe
         first = editor.send_prompt("permission; gate middle; say never")
         await editor.until_request("session/request_permission")
         code, out = await here.says("ps")
-        assert (code, f"(acp-bridge approve --at {here.at[1]} {session[:8]}" in out) == (0, True)
+        assert (
+            code,
+            f"(acp-bridge approve --home {here.home} --at {here.at[1]} {session[:8]}" in out,
+        ) == (0, True)
         code, out = await here.says("send", session[:6], "say queued")
         assert (code, out.split()[:4]) == (0, ["In", "the", "queue", "of"])
         code, out = await here.says("approve", session[:6], "--option", "allow")
@@ -73,9 +76,10 @@ async def test_a_turn_in_the_editor_s_own_bridge_is_seen_fed_answered_and_stoppe
         assert (await here.says("close", session))[0] == 0
         assert "No live sessions" in (await here.says("ps"))[1]
         code, out = await here.says("send", session, "say late")
-        assert (code, f"acp-bridge attach --at {here.at[1]} {session[:8]} opens it" in out) == (
-            *(1, True),
-        )
+        assert (
+            code,
+            f"acp-bridge attach --home {here.home} --at {here.at[1]} {session[:8]} opens it" in out,
+        ) == (*(1, True),)
         assert (await here.says("delete", "--yes", session))[0] == 0
         assert "no session has an id" in (await here.says("delete", session))[1]
 
@@ -124,7 +128,7 @@ async def test_without_a_token_each_says_how_to_get_one(
         return
     code, said = await here.says(*words)
     assert code == 9
-    assert "run acp-bridge connect --login http://127.0.0.1:1\n" in said
+    assert f"run acp-bridge connect --home {here.home} --login http://127.0.0.1:1\n" in said
 
 
 async def test_a_token_that_was_revoked_and_a_server_that_is_away_are_said(
@@ -136,7 +140,8 @@ async def test_a_token_that_was_revoked_and_a_server_that_is_away_are_said(
         for words in (["ps"], ["send", "3f", "words"], ["run", "words"]):
             code, said = await here.says(*words)
             assert (code, "has refused the token" in said) == (9, True)
-            assert f"acp-bridge connect --login ws://127.0.0.1:{it.port}/acp" in said
+            login = f"--home {here.home} --login ws://127.0.0.1:{it.port}/acp"
+            assert f"acp-bridge connect {login}" in said
     for words in (["ps"], ["send", "3f", "words"], ["run", "words"]):
         code, said = await here.says(*words)
         assert (code, "can't be reached: " in said) == (1, True), said
@@ -258,7 +263,9 @@ async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_wo
             assert (await editor.answer_to(first))["result"]["stopReason"] == "end_turn"
             me.type("\x04")
             assert await me.process.wait() == 0
-            assert f"acp-bridge attach --at {here.at[1]}" in me.seen.replace("\n", "")
+            assert f"acp-bridge attach --home {here.home} --at {here.at[1]}" in me.seen.replace(
+                "\n", ""
+            )
             words = me.seen
         assert [words.count(f"word{n}") for n in (1, 2, 3)] == [2, 2, 2], words
         assert line.count >= 4
@@ -315,7 +322,7 @@ async def test_a_run_whose_line_drops_says_how_to_come_back_to_its_turn(
             tasks.start_soon(run)
             await world.gates.reached("middle")
             await line.cut()
-        back = f"the turn goes on there: acp-bridge attach --at {here.at[1]} "
+        back = f"the turn goes on there: acp-bridge attach --home {here.home} --at {here.at[1]} "
         assert back in said[0]
         world.gates.open("middle")
         session = said[0].partition(back)[2][:8]

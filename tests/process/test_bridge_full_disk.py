@@ -30,7 +30,11 @@ async def two_turns_on_a_full_disk(world: World, client: RecordingClient) -> Non
         assert await stopped(client, running) == "end_turn"
         assert await stopped(client, waiting) == "end_turn"
         assert client.text().count("this session is not recorded") == 1
-        assert (await refused(client, "say never")).code == -32603
+        error = await refused(client, "say never")
+        assert error.code == -32603
+        folder = world.home / "sessions"
+        assert f"the prompt was not taken: the disk fails: {folder} can't be written" in str(error)
+        assert ", on the disk at /" in str(error)
         setup = {"sessionId": client.session_id, "cwd": str(world.cwd), "mcpServers": []}
         seen = client.mark()
         await client.request("session/load", setup)

@@ -309,6 +309,54 @@ async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_b
                 assert await each.process.wait() == (1 if dies or each is guest else 0)
 
 
+async def test_a_prompt_on_the_command_line_is_sent_once_the_session_is_open(
+    tmp_path: Path, env: dict[str, str], agent_log: FixtureLog
+) -> None:
+    async with person(["chat", "say hello there", *AGENT], tmp_path, env) as there:
+        await there.sees("» say hello there")
+        await there.sees("\nhello there")
+        there.type("\x04")
+        assert await there.process.wait() == 0
+    (prompt,) = agent_log.received("session/prompt")
+    assert prompt["params"]["prompt"] == [{"type": "text", "text": "say hello there"}]
+
+
+async def test_a_prompt_on_the_command_line_whose_session_did_not_open_is_named(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    agent = ["--", *fixture_command("needs-auth")]
+    async with person(["chat", "say hello", *agent], tmp_path, env) as there:
+        await there.sees("One prompt was not sent:\n  1. say hello")
+        assert await there.process.wait() == 9
+
+
+async def test_with_keep_the_work_goes_on_when_the_chat_is_left_and_a_chat_comes_back_to_it(
+    tmp_path: Path, env: dict[str, str], gates: Gates, mark: str
+) -> None:
+    keeping = ["chat", "--keep", "8h", "gate middle; say the end", *AGENT]
+    async with person(keeping, tmp_path, env) as there:
+        await gates.reached("middle")
+        there.type("say queued\r")
+        await there.sees("waits: say queued")
+        there.type("/exit\r")
+        await there.sees("The work goes on.\nacp-bridge chat --resume")
+        assert await there.process.wait() == 0
+        assert "not run" not in there.seen
+    async with person(["chat", "--resume", "--keep", "8h", *AGENT], tmp_path, env) as there:
+        await there.sees("» gate middle; say the end")
+        gates.open("middle")
+        await there.sees("\nthe end")
+        await there.sees("\nqueued")
+        there.type("/exit\r")
+        assert await there.process.wait() == 0
+    ended = [
+        json.loads(each.read_bytes())["pid"] for each in (tmp_path / "home/run").glob("*.json")
+    ]
+    for pid in ended:
+        os.kill(pid, signal.SIGTERM)
+    await all_gone(mark)
+
+
 async def test_while_the_agent_starts_commands_answer_and_what_was_not_sent_is_named_at_the_end(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:

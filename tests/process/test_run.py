@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -125,6 +126,61 @@ async def test_a_signal_cancels_the_turn_and_waits_for_its_end(
     assert [event["stop"] for event in agent_log.events("answered")] == ["cancelled"]
 
 
+async def test_with_keep_the_turn_goes_on_when_the_terminal_has_gone(
+    terminal: Terminal, agent_log: FixtureLog, gates: Gates
+) -> None:
+    run = terminal.start(
+        "run", "--keep", "8h", "gate middle; say done", stdout=DEVNULL, stderr=PIPE
+    )
+    async with run as process:
+        await gates.reached("middle")
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr
+        told = b"".join([each async for each in process.stderr]).decode()
+        assert await process.wait() == 130
+    session = re.search(r"the turn goes on: acp-bridge attach (\w+) shows it", told)
+    assert session
+    gates.open("middle")
+    code, out, _ = await terminal.command("send", session[1], "--wait", "say after")
+    assert (code, out) == (0, "after\n")
+    assert [event["stop"] for event in agent_log.events("answered")] == ["end_turn"] * 2
+    assert not agent_log.received("session/cancel")
+    code, _, _ = await terminal.command("close", session[1])
+    assert code == 0
+    for each in (Path(terminal.env["ACP_BRIDGE_HOME"]) / "run").glob("*.json"):
+        os.kill(json.loads(each.read_bytes())["pid"], signal.SIGTERM)
+
+
+async def test_each_hint_names_the_data_folder_that_the_user_has_chosen(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    home = anyio.Path(tmp_path / "my sessions")
+    await home.mkdir()
+    await (home / "permissions.toml").write_text('unattended = "wait"')
+    named = f"--home '{home}'"
+    run = terminal.start(
+        "run", "--home", str(home), "permission; say done", stdout=PIPE, stderr=PIPE
+    )
+    async with run as process:
+        assert process.stderr
+        told = b""
+        while not (found := re.search(rb"to answer: (.+) (\w+), or deny", told)):
+            told += await process.stderr.receive()
+        assert found[1].decode() == f"acp-bridge approve {named}"
+        session = found[2].decode()
+        _, listed, _ = await terminal.command("ps", "--home", str(home))
+        assert f"(acp-bridge approve {named} {session}, or deny)" in listed
+        words = shlex.split(f"{found[1].decode()} {session} --option allow")[1:]
+        approved, _, _ = await terminal.command(*words)
+        assert approved == 0
+        assert await process.wait() == 0
+    for path in (tmp_path / "my sessions" / "sessions").glob("*"):
+        path.write_bytes(b"damaged")
+    code, _, late = await terminal.command("show", "--home", str(home), session)
+    assert code == 1
+    assert f"`acp-bridge doctor {named}` says where" in late
+
+
 async def test_when_nobody_reads_stdout_the_turn_is_cancelled(
     terminal: Terminal, agent_log: FixtureLog, gates: Gates
 ) -> None:
@@ -233,6 +289,23 @@ async def test_commands_that_the_built_in_agent_did_not_run_are_not_listed_as_ru
     session = json.loads(out.splitlines()[-1])["sessionId"]
     _, out, _ = await terminal.command("show", session, "--files")
     assert out.count("run ") == 2
+
+
+async def test_the_tokens_of_the_built_in_agent_are_counted(terminal: Terminal) -> None:
+    said = terminal.folder / "said.txt"
+    calls = ["turn", 'call: shell {"command": "true"}', "---", "text: one two three", ""]
+    said.write_text("\n".join(calls))
+    for words in (("go",), ("--continue", "go on")):
+        code, *_ = await terminal.command("run", "--model", f"scripted:{said}", *words)
+        assert code == 3  # the command was denied
+    _, out, _ = await terminal.command("cost", "--json")
+    (row,) = [json.loads(line) for line in out.splitlines()]
+    assert (row["turns"], row["untold"], row["uncounted"]) == (2, 0, [])
+    tokens = row["tokens"]
+    assert tokens["outputTokens"] >= 6
+    assert tokens["totalTokens"] == tokens["inputTokens"] + tokens["outputTokens"]
+    _, out, _ = await terminal.command("cost")
+    assert str(tokens["totalTokens"]) in out
 
 
 async def test_a_notice_of_the_built_in_agent_goes_to_stderr_and_is_marked(

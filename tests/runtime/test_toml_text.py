@@ -13,8 +13,24 @@ from acp_bridge.runtime.toml_text import BadToml, loads
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a = 1\nb = ", "line 2: Invalid value"),
-        ("a = 1\nb = @\n", "line 2: Invalid value"),
+        ("a = 1\nb = ", "line 2, column 5: a value is missing, or a text has no quotes"),
+        ("a = 1\nb = @\n", "line 2, column 5: a value is missing, or a text has no quotes"),
+        ('a = 1\nb = "x\nc = 2\n', "line 2, column 7: a quote is not closed"),
+        ("a = 1\nb = 'x\nc = 2\n", "line 2, column 5: a quote is not closed"),
+        ("a = 1\nb = 'x\nc = 'y'\n", "line 2, column 7: a quote is not closed"),
+        ('a = 1\nb = "x', "line 2, column 7: a quote is not closed"),
+        ('a = 1\nb = """x\ny\n', "line 2, column 5: a quote is not closed"),
+        ("a = 1\nb = '''x\ny\n", "line 2, column 5: a quote is not closed"),
+        ("[a]\nb", "line 2, column 2: there is no = behind a name"),
+        ("a = 1\na = 2\n", "line 2, column 6: this name has a value already"),
+        (
+            'a = ["x, "y"]\n',
+            "line 1, column 11: a list needs a comma between two values, and ] at its end",
+        ),
+        (
+            "[a]\n[a]\n",
+            "line 2, column 3: this section is there already; [[NAME]] begins one more of a list",
+        ),
         ("a = " + "[" * 60_000, "its values are nested too deeply"),
         ("a = " + "1" * 5000, "one of its numbers has too many digits"),
     ],

@@ -245,6 +245,26 @@ async def test_after_a_load_and_no_resume_what_is_recorded_may_be_repeated_late(
         assert (notices.MEMORY_DOUBTFUL in here.texts()) is (by_load and text == "other")
 
 
+@pytest.mark.hazard("R11")
+async def test_that_the_agent_may_have_forgotten_is_said_once_until_it_has_remembered(
+    tmp_path: Path,
+) -> None:
+    def said_so(here: Living) -> int:
+        return here.texts().count(notices.MEMORY_DOUBTFUL)
+
+    async with living(tmp_path, loads({}), first=first()) as here:
+        await here.turn(await here.agent())
+        for number, (text, said) in enumerate(
+            (("one", 1), ("two", 1), ("mend", 1), ("four", 2)), 2
+        ):
+            (await here.agent(number - 1)).dies()
+            here.session.wake()
+            agent = await here.agent(number)
+            await until(lambda agent=agent: here.session.link is agent)  # type: ignore[misc]
+            assert await repeats(here, agent, text) is (text == "mend")
+            assert said_so(here) == said
+
+
 @pytest.mark.hazard("R11", "T2")
 async def test_a_mode_is_not_shown_when_a_load_repeats_it_and_is_when_a_turn_does(
     tmp_path: Path,

@@ -1,5 +1,6 @@
 """What the bridge itself says: one form, marked, and each prompt named in one short line."""
 
+import re
 from itertools import product
 from typing import Any
 
@@ -84,6 +85,16 @@ def test_a_notice_is_an_agent_message_of_its_own_marked_as_the_bridges(sentence:
     assert first["update"]["messageId"].startswith("acp-bridge-")
 
 
+def test_no_notice_has_a_word_of_the_wire() -> None:
+    said = [
+        value
+        for name, value in vars(notices).items()
+        if isinstance(value, str) and " " in value and not name.startswith("__")
+    ]
+    assert len(said) > 30
+    assert [each for each in said if re.search(r"_acp_bridge/|\bsession/[a-z]|_meta\b", each)] == []
+
+
 def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None:
     for pause, ask in product((True, False), repeat=2):
         own = {"acp_bridge": {"pause": pause, "ask": ask}}
@@ -101,6 +112,8 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
             "/queue drop [NUMBER]",
             "/queue edit NUMBER WORDS",
             "/queue move NUMBER before NUMBER",
+            "/queue move NUMBER after NUMBER",
+            "/queue move NUMBER first",
             "/queue move NUMBER last",
             "/queue memory new",
             "/queue memory restore",

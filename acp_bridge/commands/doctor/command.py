@@ -16,7 +16,7 @@ from acp_bridge.agents.environment import HANDED_ON
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.options import split
 from acp_bridge.cli.own_agent import hindrance
-from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.parser import CommandParser, DataFolder
 from acp_bridge.cli.printing import columns, print_json, print_text
 from acp_bridge.commands.doctor.examination import examine
 from acp_bridge.commands.doctor.findings import Silent, Subject, from_disk
@@ -54,7 +54,9 @@ def parser() -> CommandParser:
         help="send the built-in agent's model one short request, too; without it, nothing goes\n"
         "to the network but what the agent does that is started",
     )
-    parser.add_argument("--home", metavar="FOLDER", help="the data folder (ACP_BRIDGE_HOME)")
+    parser.add_argument(
+        "--home", metavar="FOLDER", action=DataFolder, help="the data folder (ACP_BRIDGE_HOME)"
+    )
     add_options(parser, but=["home"])
     return parser
 

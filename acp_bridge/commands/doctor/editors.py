@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -106,17 +108,25 @@ def commands(document: Any) -> Iterator[list[str]]:
     for member in ("agent_servers", "agents"):
         entries = document.get(member) if isinstance(document, dict) else None
         for entry in entries.values() if isinstance(entries, dict) else ():
-            if isinstance(entry, dict) and (words := _words(entry)):
+            as_text = member == "agents"  # acpx has a whole command line as text
+            if isinstance(entry, dict) and (words := _words(entry, as_text=as_text)):
                 yield words
 
 
-def _words(entry: Json) -> list[str]:
+def _words(entry: Json, *, as_text: bool) -> list[str]:
+    """Return the command line of an entry; [] if it has none that can be read.
+
+    `as_text`: a command without arguments is a command line, as for a shell.
+    """
     argv = entry.get("argv")
     if not isinstance(argv, list):
         command = entry.get("command")
         if isinstance(command, dict):  # an older form of Zed's
             entry, command = command, command.get("path")
         args = entry.get("args")
+        if as_text and args is None and isinstance(command, str):
+            with suppress(ValueError):  # an open quote
+                return shlex.split(command)
         argv = [command, *(args if isinstance(args, list) else [])]
     return argv if argv and all(isinstance(each, str) for each in argv) and argv[0] else []
 

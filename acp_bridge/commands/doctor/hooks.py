@@ -19,6 +19,7 @@ from acp_bridge.commands.doctor.findings import (
 from acp_bridge.hooks import config, read
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 AREA: Final = "hooks"
 _WHILE: Final = "correct it: until then none of its hooks runs, and none may allow anything"
@@ -47,7 +48,7 @@ def _file(path: Path, env: Mapping[str, str], *, project: bool) -> Iterator[Find
     if hooks is None:
         return
     many = f"{len(hooks)} hook{'' if len(hooks) == 1 else 's'}"
-    run = " (acp-bridge trust --list says if they run)" if project else ""
+    run = f" ({OWN_COMMANDS.line('trust', '--list')} says if they run)" if project else ""
     yield ok(f"{path} has {many}{run}", hooks=len(hooks))
     for hook in hooks:
         if (program := _missing(hook, path.parent.parent if project else None, env)) is not None:

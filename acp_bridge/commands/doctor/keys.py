@@ -10,6 +10,7 @@ from typing import Final
 from acp_bridge.commands.doctor.findings import Finding, Subject, error, ok, warning
 from acp_bridge.commands.key_report import FoundKey, NoReport, Report, report, troubles
 from acp_bridge.protocol import Json
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 AREA: Final = "keys and model"
 #: the variable with the key of an OpenHands agent-server (`--openhands`).
@@ -55,7 +56,7 @@ def keys(found: Report, *, built_in: bool) -> Finding:
     if there:
         return ok(", ".join(map(_named, there)), **data)
     if not built_in:
-        hint = f"if the agent-server wants one: acp-bridge key {SERVER_KEY}"
+        hint = f"if the agent-server wants one: {OWN_COMMANDS.line('key', SERVER_KEY)}"
         return ok("no key of the agent-server", hint, **data)
     return ok(f"no key, neither in the environment nor in {found.file}", **data)
 
@@ -84,7 +85,8 @@ def model(found: Report) -> Finding:
     if found.model == _DEMO and not found.named:
         return warning(
             "no key of a provider is there: sessions are a demo, with prepared answers",
-            "acp-bridge key asks for one; a model on a server of yours needs --model alone",
+            f"{OWN_COMMANDS.line('key')} asks for one;"
+            " a model on a server of yours needs --model alone",
             **data,
         )
     return ok(f"{found.model} ({why}), one of {found.models} to choose from", **data)

@@ -20,10 +20,10 @@ from acp_bridge.policy.config import BadRules
 from acp_bridge.policy.definitions import Place, Rules
 from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
 from acp_bridge.policy.session_rules import load, load_project
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 AREA: Final = "rules"
 _WHILE: Final = "correct it: until then its last good refusals hold, and all else is asked of you"
-_UNTRUSTED: Final = "acp-bridge trust FOLDER shows them, and lets them count"
 
 
 async def check(subject: Subject) -> list[Finding]:
@@ -60,4 +60,5 @@ def _file(path: Path, read: Callable[[], tuple[Rules | None, str]]) -> Iterator[
     count = len(rules.rules) + sum(len(each.rules) for each in rules.only)
     yield ok(f"{path} has {count} rule{'' if count == 1 else 's'} that count", rules=count)
     if untrusted:
-        yield warning(f"{path}: its allow rules don't count, as it is not trusted", _UNTRUSTED)
+        how = f"{OWN_COMMANDS.line('trust', 'FOLDER')} shows them, and lets them count"
+        yield warning(f"{path}: its allow rules don't count, as it is not trusted", how)

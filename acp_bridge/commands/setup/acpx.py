@@ -1,7 +1,12 @@
-"""The settings of acpx: an entry of `agents` in its config.json."""
+"""The settings of acpx: an entry of `agents` in its config.json.
+
+The entry is a command line as text, since every version of acpx reads that: 0.1.15, which npm takes
+on Node 20, knows neither `args` nor the `argv` of later ones.
+"""
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 from acp_bridge.commands.setup.editor import Editor, Entry, Launch, in_home
@@ -10,7 +15,8 @@ from acp_bridge.commands.setup.jsonc import dumped
 
 def _entry(launch: Launch) -> Entry:
     path = ("agents", launch.identifier("-"))
-    return Entry(path, {"argv": list(launch.words)}, instead_of=frozenset({"command", "args"}))
+    line = shlex.join(launch.words)
+    return Entry(path, {"command": line}, instead_of=frozenset({"argv", "args"}))
 
 
 EDITOR: Final = Editor(

@@ -21,6 +21,7 @@ from acp_bridge.commands.setup import installation
 from acp_bridge.commands.setup.editor import Editor, Launch
 from acp_bridge.commands.setup.editors import EDITORS, fitting
 from acp_bridge.commands.setup.settings_file import NotWritten, Written, write
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 _ABOUT: Final = f"""\
 Print what makes an editor start this acp-bridge as its agent: what goes into its settings, with
@@ -171,12 +172,12 @@ def _notes(launch: Launch) -> list[str]:
     if launch.agent is None and "--openhands" not in launch.args:
         found.append(
             "Note: an editor that the desktop started lacks the keys of your shell:"
-            " 'acp-bridge key' keeps one for it."
+            f" '{OWN_COMMANDS.line('key')}' keeps one for it."
         )
     if installation.is_passing(launch.program):
         found.append(
             f"Note: {one_line(launch.program)} is in a cache, and may be thrown away:"
-            " install acp-stdio-bridge (uv tool install, pipx install) and run this again."
+            " install it from its clone (pipx install . or uv tool install .) and run this again."
         )
     if launch.agent:
         command = launch.args[launch.args.index("--") + 1 :]

@@ -32,6 +32,9 @@ class Sum:
     """What some turns have used together."""
 
     name: str
+    #: the session's title, and when it was used last, where the sum is of a session.
+    title: str = ""
+    used_at: str = ""
     turns: int = 0
     #: how many of the turns the agents have told nothing of.
     untold: int = 0
@@ -58,6 +61,16 @@ class Costs:
     #: how many turns ran before their session was imported, and are not counted.
     elsewhere: int = 0
 
+    def in_order(self) -> list[Sum]:
+        """Return the sums by name; those of sessions with the dearest first, then the newest."""
+        sums = sorted(self.sums.values(), key=lambda each: each.name)
+        return sorted(sums, key=_weight, reverse=True) if self.way == "session" else sums
+
+
+def _weight(each: Sum) -> tuple[float, int, str]:
+    tokens = each.spent.tokens.get("totalTokens", 0)
+    return max(each.spent.costs.values(), default=0.0), tokens, each.used_at
+
 
 def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Costs:
     """Return the sums of the turns of the `listed` sessions, by a `way` of `WAYS`.
@@ -78,7 +91,8 @@ def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Co
                 found.elsewhere += bool(each.told.turn) and each.at >= since
             elif each.at >= since and (each.told.turn or each.spent.costs):
                 name = _name(info, each, way)
-                found.sums.setdefault(name, Sum(name)).add(each)
+                new = Sum(name, info.title or "", info.updated_at)
+                found.sums.setdefault(name, new).add(each)
                 found.whole.add(each)
     return found
 
@@ -87,19 +101,25 @@ def costs_table(found: Costs, columns: int | None) -> str:
     """Return a table with a line for each sum, and below it a sentence for what the sums lack."""
     if not found.sums:
         return "No turns.\n" + "".join(f"{note}\n" for note in _notes(found))
-    sums = sorted(found.sums.values(), key=lambda each: each.name)
+    sums = found.in_order()
     rows = [_row(each) for each in [*sums, *([found.whole] if len(sums) > 1 else [])]]
     head = [found.way.upper(), "TURNS", "INPUT", "OUTPUT", "TOKENS", "COST"]
+    if found.way == "session":
+        short = known.short_ids(found.sums)
+        rows = [[short.get(name, name), *row] for name, *row in rows]
+        rows = [[*row, each.title] for row, each in zip(rows, [*sums, found.whole], strict=False)]
+        head.append("TITLE")
     notes = "".join(f"{note}\n" for note in _notes(found))
     return table(head, rows, columns) + (f"\n{notes}" if notes else "")
 
 
 def costs_as_json(found: Costs) -> Iterator[Json]:
     """Give an object for each sum."""
-    for each in sorted(found.sums.values(), key=lambda each: each.name):
+    for each in found.in_order():
         yield {
             "by": found.way,
             "name": each.name,
+            **({"title": each.title} if found.way == "session" else {}),
             "turns": each.turns,
             "untold": each.untold,
             "tokens": each.spent.tokens,

@@ -2,7 +2,8 @@
 
 Invariants
 - No turn is left running: when the command ends, the turn has ended, or was cancelled and drained,
-  or its bridge is ended with its agents.
+  or its bridge is ended with its agents. Only a bridge with `--keep` goes on with the turn, when
+  the terminal has gone or the command was killed.
 - Only what belongs to the turn of this prompt is shown, also if others use the session.
 """
 
@@ -48,6 +49,7 @@ from acp_bridge.protocol import (
     own_meta,
 )
 from acp_bridge.runtime import waits
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.settings import DRAIN
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -179,8 +181,8 @@ class _Turn:
             card = str(as_object(request.params.get("toolCall")).get("toolCallId"))
             self._waiting.add(card)
             self._screen.tell(f"acp-bridge: waits for your word: {decision.summary}")
-            session = one_line(f"{self._order.at} {self._session_id[:8]}")
-            self._screen.tell(f"acp-bridge: to answer: acp-bridge approve {session}, or deny")
+            how = OWN_COMMANDS.line("approve", self._named())
+            self._screen.tell(f"acp-bridge: to answer: {how}, or deny")
             return
         request.answer(decision.result)
         if not decision.allowed:
@@ -227,7 +229,8 @@ class _Turn:
         if self._stopped:
             code = self._stop.reason
             turn = "the prompt was not sent" if self._sent is None else "the turn was cancelled"
-            why = [f"{_WHY.get(code, '')}{turn}"]
+            left = self._goes_on() if self._stop.leaves else []
+            why = left or [f"{_WHY.get(code, '')}{turn}"]
         whole = {"sessionId": self._session_id, **outcome, "denied": self._denied}
         self._answer.end({**whole, "exitCode": int(code)})
         for line in why:
@@ -244,7 +247,7 @@ class _Turn:
             async def stopped() -> None:
                 await self._stop.asked.wait()
                 self._stopped = True
-                if self._sent is not None:
+                if self._sent is not None and not self._stop.leaves:
                     await self._drain(connection, self._sent)
                 tasks.cancel_scope.cancel()
 
@@ -283,11 +286,15 @@ class _Turn:
             await first_of(sent.answered, self._stop.at_once)
 
     def _goes_on(self) -> list[str]:
-        """Return the line on a turn that goes on without the connection; [] if none does."""
-        at, session = self._order.at, self._session_id[:8]
-        if self._sent is None or not at:
+        """Return the line on a turn that goes on without this command; [] if none does."""
+        if self._sent is None or not (self._order.at or self._stop.leaves):
             return []
-        return [f"the turn goes on there: acp-bridge attach {one_line(f'{at} {session}')} shows it"]
+        there = "the turn goes on there" if self._order.at else "the turn goes on"
+        return [f"{there}: {OWN_COMMANDS.line('attach', self._named())} shows it"]
+
+    def _named(self) -> str:
+        """Return how the user names the session to other commands."""
+        return one_line(f"{self._order.at} {self._session_id[:8]}")
 
     def _words_of(self, error: RpcError) -> list[str]:
         said = errors.whole(error.message, error.data).split("\n")

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from acp_bridge.cli.harmless import one_line
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from acp_bridge.journal import Owns, SessionInfo
 
-#: says where to look if the file of a session can't be used.
-WHERE: Final = "`acp-bridge doctor` says where its file is, or should be"
+
+def where() -> str:
+    """Return the words that tell the user how to find a session's file."""
+    return f"`{OWN_COMMANDS.line('doctor')}` says where its file is, or should be"
+
+
 #: characters of an id that are shown, or more if two ids begin alike.
 _SHORTEST: Final = 8
 #: how many sessions are listed if the beginning of an id fits several.

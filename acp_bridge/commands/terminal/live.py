@@ -27,6 +27,7 @@ from acp_bridge.listening.peers import NoBridge
 from acp_bridge.listening.places import run_folder
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.protocol import SOCKET_PROTOCOL, Json
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for all bridges together to answer, where live sessions are only listed.
@@ -102,7 +103,9 @@ async def bridges_of(home: Path) -> list[LiveBridge]:
             return []
         except OSError as error:
             why = f"who runs can't be looked up in {folder}: {error.strerror}"
-            raise known.NotFound(f"{why}; `acp-bridge doctor` says what to do") from error
+            raise known.NotFound(
+                f"{why}; `{OWN_COMMANDS.line('doctor')}` says what to do"
+            ) from error
         return live_bridges(home)
 
     return await anyio.to_thread.run_sync(looked_for)

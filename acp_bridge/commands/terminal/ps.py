@@ -11,6 +11,7 @@ from acp_bridge.commands.terminal.live import Answer
 from acp_bridge.commands.terminal.table import cut, table
 from acp_bridge.listening.run_files import LiveBridge
 from acp_bridge.protocol import SOCKET_PROTOCOL, Json, as_object
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from acp_bridge.commands.terminal.stored import Holder
@@ -111,4 +112,4 @@ def _silent(answer: Answer) -> list[str]:
 
 def _asked(short: str, about: Json, again: str) -> str:
     what, short = cut(one_line(str(about["asks"])), _ASKS) or "something", one_line(short)
-    return f"{short} asks: {what} (acp-bridge approve {again}{short}, or deny)"
+    return f"{short} asks: {what} ({OWN_COMMANDS.line('approve', again + short)}, or deny)"

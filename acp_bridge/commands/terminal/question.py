@@ -34,6 +34,7 @@ from acp_bridge.protocol import (
     as_object,
     may_of,
 )
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.updates import tool_calls
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -128,19 +129,20 @@ class Question:
             tasks.start_soon(watch)
             chosen.append(await choose())
         if not chosen or not request.open:
-            raise NotAnswered(_SETTLED)
+            raise NotAnswered(_settled())
         request.answer(selected(str(chosen[0]["optionId"])))
         # A withdrawal that the bridge sent before it read the answer arrives before this result.
         await connection.request(LIVE, {}, within=_PATIENCE)
         if self._overtaken:
-            raise NotAnswered(_SETTLED)
+            raise NotAnswered(_settled())
         return chosen[0]
 
 
-_SETTLED: Final = (
-    "the question was settled elsewhere meanwhile, or the agent has changed it: nothing was"
-    " answered; `acp-bridge ps` shows what is asked now"
-)
+def _settled() -> str:
+    return (
+        "the question was settled elsewhere meanwhile, or the agent has changed it: nothing was"
+        f" answered; `{OWN_COMMANDS.line('ps')}` shows what is asked now"
+    )
 
 
 def shown(params: Json) -> str:

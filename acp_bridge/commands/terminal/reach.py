@@ -42,6 +42,7 @@ from acp_bridge.protocol import (
     objects,
     resuming,
 )
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 #: seconds for a bridge elsewhere to answer a question about its sessions.
 _PATIENCE: Final = 20.0
@@ -175,8 +176,8 @@ class There:
         there = [each for each, row in rows.items() if row.get("cwd") == str(folder)]
         if not there:
             raise known.NotFound(
-                f"no session was used in {folder} there: name one, acp-bridge ps"
-                f" {self.again}lists what is live"
+                f"no session was used in {folder} there: name one,"
+                f" {OWN_COMMANDS.line('ps', self.again)} lists what is live"
             )
         return next((each for each in there if each in living), there[0])
 
@@ -308,7 +309,8 @@ def login_for(command: str, home: Path, url: str) -> tuple[Where, Login]:
     except Unusable as why:
         raise SystemExit(fail(command, why)) from None
     if login is None:
-        what = f"there is no token for {where.url}: run acp-bridge connect --login {url}"
+        login_with = OWN_COMMANDS.line("connect", f"--login {url}")
+        what = f"there is no token for {where.url}: run {login_with}"
         raise SystemExit(fail(command, what, Exit.AUTHENTICATION))
     return where, login
 
@@ -316,7 +318,7 @@ def login_for(command: str, home: Path, url: str) -> tuple[Where, Login]:
 def token_refused(where: Where, why: str) -> str:
     """Return the sentences about a token that is refused: `why`, and how to get another one."""
     what = f"{where.place} has refused the token: {one_line(why)}. Another one is kept by"
-    return f"{what} acp-bridge connect --login {where.url}"
+    return f"{what} {OWN_COMMANDS.line('connect', f'--login {where.url}')}"
 
 
 def _told(where: Where, why: str) -> str:

@@ -40,6 +40,7 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.settings import Delivery
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -129,7 +130,7 @@ class Sending:
     def on_request(self, request: BridgeRequest) -> None:
         """Print that the agent asks for a permission; another client has to answer it."""
         if request.method == REQUEST_PERMISSION:
-            how = f"acp-bridge approve {self._again}{self._session_id[:8]}"
+            how = OWN_COMMANDS.line("approve", self._again + self._session_id[:8])
             self._screen.tell(f"acp-bridge: asked: {summary_of(request.params)} ({how})")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:

@@ -24,6 +24,8 @@ class Stop:
         self.at_once = anyio.Event()
         #: the exit code for the first request; DONE until there is one.
         self.reason = Exit.DONE
+        #: the command ends alone, and leaves its turn to the bridge.
+        self.leaves = False
 
     def ask(self, reason: Exit) -> None:
         """Ask the command to end; the second time, to end at once. `reason`: its exit code."""
@@ -47,13 +49,18 @@ async def first_of(*events: anyio.Event) -> None:
 
 
 @asynccontextmanager
-async def stopped_by_signals(stop: Stop) -> AsyncGenerator[None, None]:
-    """Turn SIGINT, SIGTERM and SIGHUP into requests to stop while the block runs."""
+async def stopped_by_signals(stop: Stop, *, keeps: bool = False) -> AsyncGenerator[None, None]:
+    """Turn SIGINT, SIGTERM and SIGHUP into requests to stop while the block runs.
+
+    `keeps`: the bridge goes on without the command, so SIGHUP, which comes when the terminal has
+    gone, leaves the turn running.
+    """
     with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async with beside() as tasks:
 
             async def watch() -> None:
-                async for _ in signals:
+                async for each in signals:
+                    stop.leaves |= keeps and each == signal.SIGHUP and not stop.asked.is_set()
                     stop.ask(Exit.INTERRUPTED)
 
             tasks.start_soon(watch)

@@ -245,8 +245,8 @@ class Audience:
             self.welcome(client)
         elif self._transcript.view_of(client) is None:
             raise errors.refused(
-                "this client does not have the session open: attach to it first"
-                " (session/load, session/resume or _acp_bridge/attach)"
+                "this client does not have the session open: load it, resume it or attach to it"
+                " first"
             )
 
     def cancel(self, client: Client, bound: str | None = None) -> None:

@@ -37,7 +37,8 @@ class Memory:
         self._journal = journal
         #: given_up: the next process gets a new session. restore: that one gets the transcript.
         #: sent: it was sent. turns: how many turns had ended well before the new session.
-        #: inherited: the agent's session has turns that are not in this journal.
+        #: inherited: the agent's session has turns that are not in this journal. doubted: it was
+        #: said that the agent may have forgotten the session.
         self._kept: Json = journal.get(_KEY) or {}
         #: why the agent would not load the session when it was asked last.
         self.refusal: str | None = None
@@ -90,6 +91,19 @@ class Memory:
         lost = is_new and self._turns() == 0  # it forgot a turn that did not end well
         if self._kept.get("restore") and (lost or not self._kept.get("sent")):
             self.transcript = await transcript(self._journal)
+
+    def note_doubt(self, *, doubt: bool) -> bool:
+        """Note if the agent may have forgotten the session; returns True if that is to be said.
+
+        It is said once for a session, and again only if the agent has remembered it in between.
+        """
+        if doubt == bool(self._kept.get("doubted")):
+            return False
+        try:
+            self._keep({**self._kept, "doubted": doubt})
+        except JournalError as exc:
+            event("journal.failed", session=self._journal.info.session_id, what=exc)
+        return doubt
 
     def take_transcript(self, prompt: list[Any]) -> Json | None:
         """Return the content block with the transcript, once, for the prompt that carries it.

@@ -134,13 +134,18 @@ class Changes:
                 given = text.strip().split(maxsplit=3)[3]
                 blocks = await self.edit(key, lambda prompt: _with_words(prompt, given))
                 return notices.edited(prompt.seq, blocks)
-            case [_, _, "before", number]:
-                before = self._prompts.with_number(number, self._prompts.unsent)
-                if before is None:
+            case [_, _, "before" | "after" as where, number]:
+                other = self._prompts.with_number(number, self._prompts.unsent)
+                if other is None:
                     raise errors.refused(notices.no_such_prompt(number))
-                await self.move(key, before)
+                if where == "before":
+                    await self.move(key, other)
+                else:
+                    await self.move(key, after=other)
+            case [_, _, "first"]:
+                await self.move(key, first=True)
             case _:
-                await self.move(key, None)
+                await self.move(key)
         return notices.moved(prompt.seq)
 
     # --- one change ----------------------------------------------------------------------------
@@ -176,19 +181,47 @@ class Changes:
                 self._transcript.places.lose()
         return blocks
 
-    async def move(self, key: int, before: int | None) -> None:
-        """Let a prompt run before another one, or last of its kind, on disk on return.
+    def _behind(self, other: int, moved: int) -> int | None:
+        """Return the prompt that follows `other` if `moved` is left out; None: none does.
 
-        Raises RpcError if that can't be done.
+        Raises RpcError if the two are not of one kind.
+        """
+        left = other in self._prompts.left_over
+        kind = list(self._prompts.left_over if left else self._core.now.waiting)
+        if other == moved or other not in kind or moved not in kind:
+            raise errors.refused(_APART)
+        rest = [each for each in kind if each != moved]
+        return next(iter(rest[rest.index(other) + 1 :]), None)
+
+    def _first_left(self, moved: int) -> int | None:
+        """Return the first prompt left over, but `moved`, that can be moved, or None."""
+        left = (each for each in self._prompts.left_over if each != moved)
+        movable = (each for each in left if not is_feedback(self._prompts.get(each).params))
+        return next(movable, None)
+
+    async def move(
+        self,
+        key: int,
+        before: int | None = None,
+        *,
+        after: int | None = None,
+        first: bool = False,
+    ) -> None:
+        """Let a prompt run before or after another one, or last of its kind, on disk on return.
+
+        `first`: in the first place of its kind that it can take. Raises RpcError if that can't be
+        done.
         """
         async with self._one_at_a_time:
             left = list(self._prompts.left_over)
+            if after is not None:
+                before = self._behind(after, key)
+            elif first and key in left:
+                before = self._first_left(key)
             if key == before or (before is not None and (key in left) != (before in left)):
                 raise errors.refused(_APART)
-            if any(
-                is_feedback(self._prompts.get(each).params)
-                for each in {key, before or key} & {*left}
-            ):
+            both = {key, before or key} & {*left}
+            if any(is_feedback(self._prompts.get(each).params) for each in both):
                 raise errors.refused(_FEEDBACK)
             here, old = [each for each in left if each != key], list[int]()
             if key in left:
@@ -208,7 +241,7 @@ class Changes:
                 self._prompts.reorder_left_over(left)
                 self._journal.put_back_order(old)
 
-            event = ev.ChangeLeftOver(key) if key in left else ev.MoveWaiting(key, before)
+            event = ev.ChangeLeftOver(key) if key in left else ev.MoveWaiting(key, before, first)
             await self._make(event, write, undo, _KEEPS_PLACE)
 
     async def drop(self, key: int, by: Client) -> bool:

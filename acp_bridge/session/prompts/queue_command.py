@@ -19,7 +19,7 @@
 /queue drop N     forgets the prompt of that number, which waits or was left over
 /queue edit N WORDS
                   gives it other words, and keeps its images
-/queue move N before M, /queue move N last
+/queue move N before M, /queue move N after M, /queue move N first, /queue move N last
                   changes the order in which they run
 /queue memory new, /queue memory restore
                   go on without the agent's session, if the agent won't load it (R15)
@@ -54,6 +54,8 @@ _WORDS: Final = (
     "drop [NUMBER]",
     "edit NUMBER WORDS",
     "move NUMBER before NUMBER",
+    "move NUMBER after NUMBER",
+    "move NUMBER first",
     "move NUMBER last",
     "memory new",
     "memory restore",
@@ -152,7 +154,12 @@ class QueueCommand:
             case ["wait"] if self._core.now.works:
                 self._prompts.waits_for_work.append(request)
                 return
-            case ["edit", _, _, *_] | ["move", _, "before", _] | ["move", _, "last"] | ["drop", _]:
+            case (
+                ["edit", _, _, *_]
+                | ["move", _, "before" | "after", _]
+                | ["move", _, "first" | "last"]
+                | ["drop", _]
+            ):
                 self._changes.command(request, words, params["prompt"][0]["text"])
                 return
             case _:

@@ -219,7 +219,9 @@ class Turn:
         told no cost for the session's budget."""
         if budget := self._account.budget:
             budget.end_turn(outcome)
-        if isinstance(outcome, Replied) and self._updates.take_doubt():
+        if not isinstance(outcome, Replied) or (doubt := self._updates.take_doubt()) is None:
+            return
+        if self._memory.note_doubt(doubt=doubt):
             self._transcript.notice(notices.MEMORY_DOUBTFUL)
 
     def _tell_not_run(self, prompt: Prompt, text: str) -> None:

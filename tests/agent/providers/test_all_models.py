@@ -54,6 +54,14 @@ def test_the_model_of_the_settings_is_the_default(file: Path) -> None:
     assert "openai/gpt-5.2" in ids(found)
 
 
+def test_others_are_taken_if_their_provider_is_known_or_has_a_key(file: Path) -> None:
+    found = models(file, {"OPENAI_API_KEY": "k", "COHERE_API_KEY": "k"})
+    known = ("openai/gpt-9", "gpt-9", "claude-9", "mistral/new", "cohere/command-z", "demo")
+    assert [each for each in known if not found.takes(each)] == []
+    for odd in ("gpt", "nobody/knows", "openai/", "/", "", "scripted:/etc/passwd", "a b"):
+        assert not found.takes(odd), odd
+
+
 def test_else_it_is_the_first_whose_key_is_there(file: Path) -> None:
     listed = ("mistral/mistral-large-latest", "xai/grok-4.7")
     assert models(file, {"XAI_API_KEY": "k"}, models=listed).default == "xai/grok-4.7"

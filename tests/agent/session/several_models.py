@@ -31,13 +31,19 @@ class SeveralModels:
     def __init__(self, *models: Model) -> None:
         self.default = models[0].id
         self.keys = {model.id for model in models}
+        #: the models that are not offered and may be chosen all the same
+        self.others: set[str] = set()
         #: what was opened: (model, thought level)
         self.opened: list[tuple[str, str | None]] = []
         self.warmed = anyio.Event()
         self._models = {model.id: model for model in models}
 
     def offered(self) -> Sequence[ModelChoice]:
-        return [ModelChoice(each, each.title()) for each in self._models if each in self.keys]
+        shown = self.keys - self.others
+        return [ModelChoice(each, each.title()) for each in self._models if each in shown]
+
+    def takes(self, model_id: str) -> bool:
+        return model_id in self.others
 
     async def warm(self) -> None:
         self.warmed.set()

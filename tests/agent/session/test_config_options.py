@@ -113,6 +113,20 @@ async def test_what_is_not_offered_is_refused_and_changes_nothing(
     assert shown(options) == before
 
 
+def test_a_model_that_is_not_in_the_list_is_taken_if_its_provider_is_known() -> None:
+    models = several("a", "b", "openai/new")
+    models.others = {"openai/new", "openai/no-key"}
+    options = options_of(models)
+    options.set("model", "openai/new")
+    assert options.model_id == "openai/new"
+    assert values(shown(options)["model"]) == ["a", "b", "openai/new"]
+    with pytest.raises(ModelError):
+        options.set("model", "openai/no-key")
+    with pytest.raises(RequestError, match="name it PROVIDER/MODEL, such as openai/gpt"):
+        options.set("model", "nobody/knows")
+    assert options.model_id == "openai/new"
+
+
 def test_a_model_whose_key_is_missing_is_not_taken() -> None:
     models = several("a", "b")
     options = options_of(models)

@@ -122,8 +122,15 @@ def test_a_command_is_ours_by_itself_or_by_what_starts_it(words: list[str], is_o
 def test_older_and_other_forms_of_entries_are_read() -> None:
     older = {"agent_servers": {"a": {"command": {"path": "/p", "args": ["x"]}}}}
     acpx = {"agents": {"a": {"argv": ["/p", "x"]}, "b": {"command": "/q"}}}
+    acpx["agents"]["c"] = {"command": "'/my bin/acp-bridge' --keep 8h -- codex-acp"}
+    acpx["agents"]["d"] = {"command": "/q 'open"}
     assert list(editors.commands(older)) == [["/p", "x"]]
-    assert list(editors.commands(acpx)) == [["/p", "x"], ["/q"]]
+    assert list(editors.commands(acpx)) == [
+        ["/p", "x"],
+        ["/q"],
+        ["/my bin/acp-bridge", "--keep", "8h", "--", "codex-acp"],
+        ["/q 'open"],
+    ]
 
 
 def test_paths_in_programs_are_found(tmp_path: Path, program: Path) -> None:

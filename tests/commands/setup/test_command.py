@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -266,3 +267,17 @@ def test_options_are_written_in_one_order_however_they_were_given(
         *("--trace", "--budget", "--journal", "--lease", "--start-timeout"),
         "--login-shell-path",
     ]
+
+
+def test_every_version_of_acpx_can_read_its_entry(
+    program: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """0.1.15, which npm takes on Node 20, wants one text; later ones refuse `argv` beside it."""
+    file = home / ".acpx" / "config.json"
+    file.parent.mkdir()
+    file.write_text('{"agents": {"acp-bridge": {"argv": ["old"], "env": {}}}}')
+    words = ("acpx", "--write", "--home", str(home / "my data"))
+    assert run(capsys, *words)[0] == 0
+    entry = json.loads(file.read_text())["agents"]["acp-bridge"]
+    assert entry.keys() == {"env", "command"}
+    assert shlex.split(entry["command"]) == [program, "--home", str(home / "my data")]

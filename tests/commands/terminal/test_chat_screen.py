@@ -255,6 +255,25 @@ async def test_shift_tab_sets_the_next_mode_and_mode_lists_them(tmp_path: Path) 
         await running.terminal.shows("mode: Ask")
 
 
+async def test_a_model_outside_of_the_list_is_the_agents_to_take_or_to_refuse(
+    tmp_path: Path,
+) -> None:
+    models = [{"value": each, "name": each} for each in ("openai/one", "openai/two")]
+    option = {"id": "m", "category": "model", "type": "select", "currentValue": "openai/one"}
+    settings = [{**option, "options": models}]
+    async with chat(tmp_path, opened={"configOptions": settings}) as running:
+        running.type("/model openai\r")
+        await running.terminal.shows("more than one model begins so: openai")
+        running.type("/model mistral/new\r")
+        with anyio.fail_after(5):
+            call = await running.bridge.asked("session/set_config_option")
+        assert call.params == {"sessionId": SESSION, "configId": "m", "value": "mistral/new"}
+        taken = [*models, {"value": "mistral/new", "name": "mistral/new"}]
+        now = [{**option, "currentValue": "mistral/new", "options": taken}]
+        running.bridge.peer.answer(call.id, {"configOptions": now})
+        await running.terminal.shows("model: mistral/new")
+
+
 async def test_a_command_that_nobody_has_is_refused_with_the_nearest_names_and_a_path_is_sent(
     tmp_path: Path,
 ) -> None:

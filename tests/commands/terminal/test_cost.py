@@ -55,6 +55,7 @@ async def test_a_living_session_keeps_the_costs_that_its_agent_tells(
             {
                 "by": "session",
                 "name": here.session.id,
+                "title": "mend",
                 "turns": 2,
                 "untold": 0,
                 "tokens": {},
@@ -143,6 +144,36 @@ async def test_sums_are_by_agent_folder_session_day_or_model(
     assert costs["model"] == {"opus": {"USD": 0.75}, "haiku": {"USD": 0.25}, "not told": {}}
     days = list(costs["day"].values())
     assert days[:3] == [{"USD": 0.5}, {"USD": 0.25}, {"USD": 0.25}]
+
+
+async def test_sessions_are_named_by_short_ids_and_titles_the_dearest_first(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    amounts = {"a1" * 16: 0.5, "b" * 32: 2.0, "c" * 32: None, "a1" * 15 + "ff": 1.0}
+    for session_id, amount in amounts.items():
+        session = await journal.create(session_id, cwd=str(tmp_path), agent="claude")
+        await journal.touch(session_id, title=f"Title of {amount}")
+        turn(session, ends=usage(10, 2))
+        if amount is not None:
+            account(session, 1, CLAUDE, "opus", amount)
+    head, *_ = said("cost", "--by", "session")[1].splitlines()
+    assert head.split() == ["SESSION", "TURNS", "INPUT", "OUTPUT", "TOKENS", "COST", "TITLE"]
+    assert cells(said("cost", "--by", "session")[1])[:4] == [
+        "bbbbbbbb 1 10 2 12 2.0000 USD Title of 2.0",
+        f"{'a1' * 15}f 1 10 2 12 1.0000 USD Title of 1.0",
+        f"{'a1' * 15}a 1 10 2 12 0.5000 USD Title of 0.5",
+        "cccccccc 1 Title of None",
+    ]
+    assert [row["name"] for row in rows(said, "--by", "session")] == [
+        "b" * 32,
+        "a1" * 15 + "ff",
+        "a1" * 16,
+        "c" * 32,
+    ]
+    assert {row["title"] for row in rows(said, "--by", "session")} == {
+        f"Title of {amount}" for amount in amounts.values()
+    }
+    assert "title" not in rows(said)[0]
 
 
 WAYS = ("agent", "folder", "session", "day", "model")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,39 @@ async def test_sessions_are_found_by_folder_and_by_text(
     assert ids("--search", "LEX") == ids("--search", "abce") == [SECOND]
     assert ids("--search", "codex") == [SECOND, FIRST]
     assert ids("--search", "LEX", "--cwd", ".") == []
+
+
+async def test_sessions_of_the_last_time_are_listed_and_no_more_than_are_wanted(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    for session_id, title in ((FIRST, "Parser"), (SECOND, "Lexer"), (THIRD, "Printer")):
+        await keep(journal, session_id, tmp_path, title, "said")
+    await journal.close()
+    _aged(tmp_path, FIRST, "2000-01-01T00:00:00.000000Z")
+
+    def ids(*words: str) -> list[str]:
+        code, out, err = said("sessions", "--json", *words)
+        assert (code, err) == (0, "")
+        return [json.loads(line)["sessionId"] for line in out.splitlines()]
+
+    assert ids("--since", "7d") == ids("--since", "12h") == [THIRD, SECOND]
+    assert ids("--limit", "1") == [THIRD]
+    assert ids("--limit", "5") == [THIRD, SECOND, FIRST]
+    assert ids("--limit", "1", "--search", "lex") == [SECOND]
+    assert ids("--limit", "2", "--search", "said") == [THIRD, SECOND]
+    table = said("sessions", "--limit", "2")[1].splitlines()
+    assert len(table) == 4
+    assert table[-1] == "1 session more: --limit shows more."
+    for wrong in (("--since", "soon"), ("--limit", "0"), ("--limit", "x"), ("--limit", "-3")):
+        code, out, err = said("sessions", *wrong)
+        assert (code, out) == (2, "")
+        assert err.startswith(f"acp-bridge sessions: {wrong[0]}: ")
+
+
+def _aged(folder: Path, session_id: str, at: str) -> None:
+    """Let the index say that a session was used last at this time."""
+    with sqlite3.connect(folder / "home" / "index.db") as index:
+        index.execute("UPDATE sessions SET updated_at = ? WHERE session_id = ?", (at, session_id))
 
 
 async def test_sessions_are_found_by_what_was_said_in_them_each_with_the_place(

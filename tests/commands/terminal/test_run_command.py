@@ -10,6 +10,7 @@ import pytest
 
 from acp_bridge import cli
 from acp_bridge.bridge_client.own_process import BRIDGE
+from acp_bridge.cli import serving_parser
 from acp_bridge.commands import own_bridge, run_command
 from acp_bridge.commands.terminal.headless import Order
 from acp_bridge.commands.terminal.permissions import Policy
@@ -62,12 +63,55 @@ def test_the_options_of_the_bridge_are_given_on_to_it(home: Path, ran: list[Any]
     assert command == (*BRIDGE, *own, "--", "agent", "--json")
 
 
+def test_every_option_of_the_bridge_is_taken(home: Path, ran: list[Any], tmp_path: Path) -> None:
+    values = {
+        "delivery": "steer",
+        "on-cancel": "clear",
+        "budget": "5USD",
+        "reload-after-cancel": "always",
+        "agent-protocol": "1",
+        "keep": "8h",
+        "rules": str(tmp_path / "rules.toml"),
+        "home": str(home),
+        "journal": "postgresql://db.example.org/sessions",
+        "log-file": str(tmp_path / "log"),
+        "log-level": "debug",
+        "trace": str(tmp_path / "trace"),
+    }
+    others = {"openhands", "openhands-profile", "journal"}  # another agent's, or a database's
+    for option in serving_parser.OPTIONS.values():
+        if option.name in others:
+            continue
+        words = [option.argument]
+        if option.value is not None and not option.optional:
+            words.append(values.get(option.name, "60"))
+        ran.clear()
+        assert cli.run(["run", *words, "do it"]) == 0, option.name
+        ((order, command),) = ran
+        assert order.prompt == "do it"
+        assert command[len(BRIDGE) :] == (*words, *(["on"] if option.optional else []))
+
+
+def test_a_switch_takes_a_value_and_leaves_the_prompt_alone(home: Path, ran: list[Any]) -> None:
+    assert cli.run(["run", "--spare", "off", "--resume-at-reset", "do it"]) == 0
+    ((order, command),) = ran
+    assert order.prompt == "do it"
+    assert command == (*BRIDGE, "--resume-at-reset", "on", "--spare", "off")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         ([], "give it a prompt"),
         (["--", "agent"], "give it a prompt"),
-        (["p", "q"], "unrecognized arguments: q"),
+        (["fix", "the", "typo"], 'the prompt needs quotes around it: "fix the typo"'),
+        (["fix", "--json", "it"], 'the prompt needs quotes around it: "fix it"'),
+        (["say", 'a "word"'], """the prompt needs quotes around it: 'say a "word"'"""),
+        (["p", "--resume", "3f2a"], "--resume: run has --continue, for the last session"),
+        (["p", "--bell"], "--bell: nobody is waited for here"),
+        (["p", "--spare", "maybe"], 'the prompt needs quotes around it: "p maybe"'),
+        (["p", "--keep", "soon"], "--keep: a duration such as 90s, 30m, 8h or 2d"),
+        (["p", "--keep", "8h", "--no-listen"], "--keep with --no-listen: nobody could reach"),
         (["p", "--permissions", "ask"], "--permissions: choose from deny, allow"),
         (["p", "--timeout", "0"], "--timeout: a number of seconds above 0"),
         (["p", "--timeout", "soon"], "--timeout: a number of seconds above 0"),

@@ -82,7 +82,11 @@ async def test_one_turn_has_its_own_changes_between_those_of_the_others(
     assert changed[3] == "@@ -1,6 +1,6 @@"
     assert [line for line in changed[4:] if line[0] in "+-"] == ["-two", "+zwei"]
     assert "-n2\n+deux\n" in said("show", "abcd", "--diff")[1]
-    assert "No tool call" in said("show", "abcd", "--diff", "--turn", "9")[1]
+    for number in ("9", "-1"):
+        code, out, err = said("show", "abcd", "--diff", "--turn", number)
+        assert (code, out) == (1, "")
+        assert err.startswith(f"acp-bridge show: session abcd1111 has no turn {number}: ")
+        assert said("show", "abcd", "--diff", "--json", "--turn", number)[0] == 1
     code, _, err = said("show", "abcd", "--turn", "2")
     assert (code, err.splitlines()[0]) == (2, "acp-bridge show: --turn goes with --diff")
 

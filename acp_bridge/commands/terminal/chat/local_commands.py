@@ -114,8 +114,9 @@ def queue_values(conversation: Conversation, words: list[str]) -> list[Command]:
         case ["drop" | "edit" | "move"]:
             found = listed
         case ["move", _] if named is not None:
-            return [Command("before", "another prompt"), Command("last", "")]
-        case ["move", _, "before"] if named is not None:
+            behind = [Command(each, "another prompt") for each in ("before", "after")]
+            return [*behind, Command("first", ""), Command("last", "")]
+        case ["move", _, "before" | "after"] if named is not None:
             found = [row for row in listed if row is not named and row.held == named.held]
         case _:
             return []
@@ -130,10 +131,15 @@ def _choose(conversation: Conversation, kind: str, word: str) -> None:
         conversation.say(f"this agent has no {kind}s to choose from", Tone.ERROR)
     elif not word.strip():
         conversation.say(_listed(kind, choices))
-    elif (chosen := choices.named(word)) is None:
-        conversation.say(f"no {kind}, or more than one: {word}\n{_listed(kind, choices)}")
-    else:
+    elif (chosen := choices.named(word)) is not None:
         conversation.choose(kind, chosen.id)
+    elif choices.begun_by(word):
+        said = f"more than one {kind} begins so: {word}"
+        conversation.say(f"{said}\n{_listed(kind, choices)}", Tone.ERROR)
+    elif kind == "model":  # agents may have others than those that they list
+        conversation.choose(kind, word.strip())
+    else:
+        conversation.say(f"there is no {kind} {word}\n{_listed(kind, choices)}", Tone.ERROR)
 
 
 def _listed(kind: str, choices: Choices) -> str:

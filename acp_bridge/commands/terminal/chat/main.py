@@ -81,13 +81,18 @@ class Plan:
     history: Path
     #: the data folder, with the session's journal; None: that lies on another machine.
     home: Path | None
-    #: returns the line printed when the user leaves; it is given the session's short id.
+    #: returns the line printed when the user leaves and the session goes on; it is given the
+    #: session's short id.
     goodbye: Callable[[str], str]
     #: returns that line for a session whose bridge has ended, as the chat's own does at its end.
     come_back: Callable[[str], str]
     own_bridge: bool
     #: the agent's name for people; "": not known.
     agent: str = ""
+    #: the chat's own bridge goes on with what runs and waits when the user leaves.
+    keeps: bool = False
+    #: the prompt that is sent as soon as the session is open.
+    first: str | None = None
     #: returns how to open the session again, from a cursor on, after the end of the connection;
     #: None: the chat ends with its connection.
     come_again: Callable[[str | None], Open] | None = None
@@ -157,6 +162,7 @@ class _Running:
         self._code = Exit.DONE
         self._login = ""
         self._bridge_ended = False
+        self._first = plan.first
         #: the plan for the session that the user has left this one for.
         self.following: Plan | None = None
         self._look = look(os.environ, sys.stdout.encoding)
@@ -199,10 +205,12 @@ class _Running:
         session_id, plan = self.conversation.session_id, self._plan
         closed = self.conversation.closed.is_set()
         if session_id is None:
-            if prompts := [each.text for each in self.conversation.prompts.unanswered]:
+            first = [self._first] if self._first is not None else []
+            if prompts := first + [each.text for each in self.conversation.prompts.unanswered]:
                 print("\n" + self._look.plain(unsent(prompts)))
             return
-        if not (plan.own_bridge or self._bridge_ended or closed):
+        works = plan.keeps and (self.conversation.running or self.conversation.queued)
+        if (works or not plan.own_bridge) and not (self._bridge_ended or closed):
             lines = plan.goodbye(session_id[:8])
         else:
             left: list[str] = []
@@ -240,6 +248,7 @@ class _Running:
             self.conversation.opened(opened.session_id, opened.result, live=opened.live)
             if not again:
                 self._greet(as_object(about.get("agentInfo")))
+                self._send_first()
 
     async def _open_again(self, connection: Connection) -> Opened:
         """Open the session from the last cursor on, or from its beginning if that is refused.
@@ -256,6 +265,12 @@ class _Running:
                     raise
         self.conversation.begin_anew()
         return await self._plan.come_again(None)(connection)
+
+    def _send_first(self) -> None:
+        """Send the prompt that the user gave on the command line."""
+        if self._first is not None:
+            self.conversation.enter(self._first)
+            self._first = None
 
     def _greet(self, agent: Json) -> None:
         """Print the folder, the agent and how to get help: else the first screen would be empty."""

@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.commands.terminal.view.transcript import Transcript
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.view.blocks import Block, Line
 
 #: blocks of a replayed transcript that are shown.
@@ -47,7 +48,8 @@ class Unprinted:
         self._begun = True
         if self._left_out:
             text = f"{self._left_out} earlier blocks are not shown here"
-            self._blocks.appendleft(Line(f"{text}: acp-bridge show {session_id[:8]}"))
+            how = OWN_COMMANDS.line("show", session_id[:8])
+            self._blocks.appendleft(Line(f"{text}: {how}"))
         self._blocks.extendleft(reversed(self._early))
         self._early.clear()
 
