@@ -67,6 +67,23 @@ def first_descendants(main: int) -> frozenset[int]:
     return frozenset(found) - {main}
 
 
+def bytes_moved(main: int) -> int | None:
+    """Return how many bytes an agent's processes have read and written; None if it can't be seen.
+
+    Of one that has ended meanwhile they are missing (Linux alone tells them).
+    """
+    moved, seen = 0, False
+    for pid in (main, *first_descendants(main)):
+        try:
+            with open(f"/proc/{pid}/io", "rb") as file:
+                told = dict(line.split(b": ") for line in file.read().splitlines())
+            moved += int(told[b"rchar"]) + int(told[b"wchar"])
+            seen = True
+        except (OSError, ValueError, KeyError):
+            continue
+    return moved if seen else None
+
+
 def begun_before(moment: int, pids: Iterable[int]) -> frozenset[int]:
     """Return those of `pids` that had begun before `moment`, a time of `guard.now`.
 

@@ -45,7 +45,9 @@ _TELLS: Final = re.compile(
 )
 #: how a StartFailed begins that is a whole sentence.
 _THE_AGENT: Final = "the agent "
-#: programs that fetch an agent before they start it, and the seconds that this may take.
+#: programs that fetch an agent before they start it, the seconds that this may take, and the bytes
+#: that are read and written in a second of it, at least.
+FETCHES: Final = 10_000
 _FETCHING: Final = frozenset({"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx"})
 FETCH: Final = 600
 _TERMINAL: Final = "run the same command in a terminal, and read what it says"

@@ -24,8 +24,8 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import errors
 from acp_bridge.agents.deadline import Deadline
-from acp_bridge.agents.descendants import first_descendants
-from acp_bridge.agents.failed_start import FETCH, Attempt, NotReady, fetches
+from acp_bridge.agents.descendants import bytes_moved
+from acp_bridge.agents.failed_start import FETCH, FETCHES, Attempt, NotReady, fetches
 from acp_bridge.agents.parent import AgentParent
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import AtClients, Requests, agent_peer
@@ -309,16 +309,18 @@ class Link:
         return result
 
     async def _wait_for_fetch(self) -> None:
-        """Let the time of the start begin anew as long as a program still fetches the agent."""
+        """Let the time of the start begin anew as long as the agent is being fetched."""
+        before = 0
         for _ in range(FETCH):
             if self.initialized or self.gone:
                 return
             try:
-                if await in_thread(first_descendants, self.pid):  # the agent itself
-                    return
+                moved = await in_thread(bytes_moved, self.pid)
             except NoThread:
                 return
-            self.at_clients.begin_anew()
+            if moved is not None and moved > before + FETCHES:
+                self.at_clients.begin_anew()
+            before = moved or before
             await anyio.sleep(1)
 
     async def end_start(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.process.bridge_support import World, kill_agent, stopped
 from tests.support.client import RecordingClient
 from tests.support.client_side import never_answers
+from tests.support.fixture_agents import fixture_command
 from tests.support.recording import RpcError
 
 pytestmark = pytest.mark.process
@@ -175,3 +176,23 @@ async def test_nothing_of_a_session_comes_before_its_response_and_nothing_is_los
         await client.prompt("say one")
         kinds = [update["sessionUpdate"] for update in client.updates(client.session_id)]
         assert kinds == ["available_commands_update"] * 2 + ["agent_message_chunk"]
+
+#: fetches an agent for twice as long as a start may take, then is that agent.
+_RUNNER = """#!/bin/sh
+n=0
+while [ $n -lt 22 ]; do head -c 200000 /dev/zero > "$1.part"; n=$((n + 1)); sleep 0.1; done
+shift
+exec "$@"
+"""
+
+
+@pytest.mark.hazard("P15")
+async def test_an_agent_that_is_being_fetched_may_take_longer_than_a_start(
+    world: World, tmp_path: Path
+) -> None:
+    runner = tmp_path / "npx"
+    runner.write_text(_RUNNER)
+    runner.chmod(0o755)
+    agent = [str(runner), str(tmp_path / "package"), *fixture_command()]
+    async with world.inside(command=agent, start_timeout=1.5) as client:
+        assert (await client.prompt("say hello"))["stopReason"] == "end_turn"
