@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 import anyio
@@ -195,8 +196,11 @@ class Effects:
         was, now, context = before.turns, after.turns, self.context
         on_its_way = now.permits.requests in (Passing.WAITS, Passing.SETTINGS)
         who: list[Follower] = []
+        moved = now.state is not was.state or now.running != was.running
         if now.blocked and not self.restart.failure_told:
             who.append(self.restart.say_not_ready)
+        if moved and (self.restart.starting or now.state is State.STARTING):
+            who.append(partial(self.restart.follow_start, context.settings.agent_name))
         if now.provisional and now.waiting:
             who.append(self.provisional.follow)
         if now.standstill is not self.pauses.told:
@@ -205,7 +209,6 @@ class Effects:
             who.append(self.limit.follow)
         if self.budget:
             who.append(self.budget.follow)
-        moved = now.state is not was.state or now.running != was.running
         if moved:
             who.append(self.work.follow)
         if moved or now.standstill is not was.standstill:

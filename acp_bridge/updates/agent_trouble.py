@@ -42,6 +42,11 @@ def silent(
     return f"{said} {below} Stop ends the turn."
 
 
+def starting(agent: str) -> str:
+    """Return the notice that the agent of this name is starting, which takes long."""
+    return f"[acp-bridge] {as_code(agent, 80)} is starting."
+
+
 def cancelled_silent(seconds: float) -> str:
     """Return the notice that a turn is cancelled, as its agent was silent for `seconds` seconds."""
     return (

@@ -14,6 +14,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SET_MODE,
 )
+from acp_bridge.runtime import waits
 from acp_bridge.settings import ReloadAfterCancel
 from acp_bridge.updates import notices
 from tests.session.journals import failing, recorded_texts
@@ -122,6 +123,22 @@ async def test_when_no_agent_can_be_made_ready_all_that_wait_are_told_why_and_th
         assert here.texts() == []  # the answers have said it
         request_id = here.prompt("three")
         agent = await here.agent(starts + 1)
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(request_id) == DONE
+
+
+async def test_a_prompt_that_waits_long_for_a_start_is_told_that_the_agent_is_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "SLOW_START", 0.01)
+    async with living(tmp_path, never_starts, resumes) as here:
+        request_id = here.prompt("one")
+        await until(here.texts)
+        (said,) = here.texts()
+        assert said.strip().endswith("is starting.")
+        assert await recorded_texts(here.journal) == []
+        here.context.agents[0].dies()
+        agent = await here.agent(2)
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(request_id) == DONE
 

@@ -14,6 +14,7 @@ The swap waits until the provisional process has answered every request, `waits.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -33,7 +34,7 @@ from acp_bridge.session.process.sleep import Reloads, Sleep
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import notices
+from acp_bridge.updates import agent_trouble, notices
 from acp_bridge.updates.late_replay import LateReplay
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import RpcError
@@ -72,11 +73,30 @@ class Restart:
         self._sleep = sleep
         #: a prompt's answer, or the notice, has said why no process could be started.
         self.failure_told = False
+        #: ends the wait for a start that takes long; None while no process starts.
+        self.starting: anyio.CancelScope | None = None
 
     def say_not_ready(self, before: SessionState, after: SessionState) -> None:
         """Show clients a notice that no process takes the session, and why."""
         self.failure_told = True
         self._transcript.show_only(notices.notice(notices.not_ready(self._memory.refusal)))
+
+    def follow_start(self, agent: str, before: SessionState, after: SessionState) -> None:
+        """Show clients a notice that the agent, of this name, is starting if that takes long."""
+        if after.turns.state is State.RELOADING:
+            return
+        if self.starting:
+            self.starting.cancel()
+            self.starting = None
+        if after.turns.state is State.STARTING:
+            self.starting = anyio.CancelScope()
+            self._core.spawn(self._tell_slow_start, os.path.basename(agent), self.starting)
+
+    async def _tell_slow_start(self, agent: str, scope: anyio.CancelScope) -> None:
+        with scope:
+            await anyio.sleep(waits.SLOW_START)
+            if self._core.now.waiting:
+                self._transcript.show_only(notices.notice(agent_trouble.starting(agent)))
 
     async def run(self, link: Link) -> ev.Event:
         """Give the process the session; returns the event that says how that went."""
