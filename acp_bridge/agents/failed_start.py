@@ -45,11 +45,11 @@ _TELLS: Final = re.compile(
 )
 #: how a StartFailed begins that is a whole sentence.
 _THE_AGENT: Final = "the agent "
-#: programs that fetch an agent before they start it, the seconds that this may take, and the bytes
-#: that are read and written in a second of it, at least.
-FETCHES: Final = 10_000
+#: programs that fetch an agent before they start it.
 _FETCHING: Final = frozenset({"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx"})
+#: the seconds that this may take, and the bytes that are read and written in each, at least.
 FETCH: Final = 600
+FETCHES: Final = 10_000
 _TERMINAL: Final = "run the same command in a terminal, and read what it says"
 _SPEAKS: Final = "does it speak ACP? Many agents need an argument for that, such as acp or --acp"
 
@@ -99,6 +99,7 @@ class Attempt:
         """Forget what it wrote: it has come to a session."""
         self._first.clear()
         self._last.clear()
+        self._stdout = b""
 
     def note_stdout(self, data: bytes) -> None:
         """Note what the agent has written to stdout; no more is kept than is needed."""
@@ -204,10 +205,11 @@ def telling(lines: Iterable[str], mask: Callable[[str], str]) -> list[str]:
     `mask`: masks secrets in the whole text.
     """
     whole = [line for line in mask("\n".join(lines)).split("\n") if line.strip()]
-    before, last = whole[:-_LAST], whole[-_LAST:]
-    first = next(filter(_TELLS.match, before), before[0]) if before else None
-    shown = [] if first is None else [first, *(["..."] if len(before) > 1 else [])]
-    return [f"  {cut(line)}" for line in (*shown, *last)]
+    before, shown = whole[:-_LAST], whole[-_LAST:]
+    if before:
+        at = next((at for at, line in enumerate(before) if _TELLS.match(line)), 0)
+        shown = [before[at], *(["..."] if at + 1 < len(before) else []), *shown]
+    return [f"  {cut(line)}" for line in shown]
 
 
 def _is_message(line: bytes) -> bool:

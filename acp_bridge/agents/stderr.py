@@ -1,10 +1,7 @@
-"""Reads an agent's stderr by lines. Reading never waits for the code that takes the lines.
-
-The last lines are for people who ask why the agent does not start.
-"""
+"""Reads an agent's stderr by lines. Reading never waits for the code that takes the lines."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -13,10 +10,8 @@ import anyio.lowlevel
 #: Bytes of one line; the rest of a longer one is dropped.
 LINE_LIMIT = 8 * 1024
 READ_SIZE = 1 << 16
-#: how many of the last lines are kept; enough to mask a private key as a whole.
-KEPT: Final = 200
-#: how many of the last lines people are shown, and how many characters of each.
-_TOLD, _LONGEST = 5, 300
+#: how many characters of a line people are shown.
+_LONGEST: Final = 300
 
 
 class LineForwarder:
@@ -51,12 +46,6 @@ async def _read(fd: int) -> bytes:
             return os.read(fd, READ_SIZE)
         except BlockingIOError:
             await anyio.wait_readable(fd)
-
-
-def end_of(lines: Iterable[str], mask: Callable[[str], str] = str) -> list[str]:
-    """Return the last five lines that are not empty, each `cut`, after `mask` on the whole text."""
-    told = [line for line in mask("\n".join(lines)).split("\n") if line.strip()]
-    return [cut(line) for line in told[-_TOLD:]]
 
 
 def cut(text: str) -> str:
