@@ -67,8 +67,10 @@ def advice_for(words: Sequence[str], *, missing: bool = False) -> str:
             return f"{program} does not speak ACP; {agent.typed} does ({agent.way_to_install})"
         if not agent.command or program != agent.command[0]:
             continue
+        lacks = not set(agent.command[1:]) <= set(words[1:])
         if missing:
-            return f"{agent.name} is not installed: {agent.way_to_install}"
-        if not set(agent.command[1:]) <= set(words[1:]):
+            then = f"; then start it with: {agent.typed}" if lacks else ""
+            return f"{agent.name} is not installed: {agent.way_to_install}{then}"
+        if lacks:
             return f"{program} speaks ACP with an argument: {agent.typed}"
     return ""

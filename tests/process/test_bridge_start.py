@@ -177,6 +177,7 @@ async def test_nothing_of_a_session_comes_before_its_response_and_nothing_is_los
         kinds = [update["sessionUpdate"] for update in client.updates(client.session_id)]
         assert kinds == ["available_commands_update"] * 2 + ["agent_message_chunk"]
 
+
 #: fetches an agent for twice as long as a start may take, then is that agent.
 _RUNNER = """#!/bin/sh
 n=0
