@@ -252,7 +252,9 @@ async def test_a_chat_begins_a_new_session_and_goes_on_with_another(
         assert there.seen.count("\nthe first") == 2
         there.type("/export\r")
         await there.sees("written:")
-        assert "the first" in (tmp_path / f"session-{first.session_id[:8]}.md").read_text()
+        exported = tmp_path / f"session-{first.session_id[:8]}.md"
+        assert "the first" in exported.read_text()
+        assert exported.stat().st_mode & 0o777 == 0o600
         there.type("/export\r")
         await there.sees("is there already")
         there.type("/fork\r")
