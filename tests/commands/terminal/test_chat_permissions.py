@@ -41,7 +41,7 @@ async def test_a_key_marks_an_answer_on_the_screen_and_enter_takes_it(tmp_path: 
         await running.terminal.shows("» y")
         assert running.bridge.answered == []
         running.type("\r")
-        await running.terminal.shows("Allow: rm -r /")
+        await running.terminal.shows("\nAllow\n")
         await running.bridge.until(lambda: running.bridge.answered)
         outcome = {"outcome": "selected", "optionId": "once"}
         assert running.bridge.answered == [Ok({"outcome": outcome})]
@@ -80,7 +80,7 @@ async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
         assert len(running.bridge.answered) == 1  # the first, withdrawn
         running.now += 1
         running.type("\r")
-        await running.terminal.shows("Allow: List files: argv: rm -r 'a b'")
+        await running.terminal.shows("\nAllow\n")
 
 
 @pytest.mark.hazard("V9")
@@ -109,7 +109,7 @@ async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path:
         await running.terminal.shows("* Alt-3 or Alt-n: Reject")
         assert not running.bridge.answered
         running.type("\r")
-        await running.terminal.shows("Reject: rm -r /")
+        await running.terminal.shows("\nReject\n")
         await running.terminal.shows("» yes it isy")
 
 
@@ -252,7 +252,38 @@ async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
         running.type("\x7f1")
         running.now += 1
         running.type("\r")
-        await running.terminal.shows("Allow: second")
+        await running.terminal.shows("\nAllow\n")
+
+
+async def test_an_answer_below_its_question_repeats_neither_title_nor_content(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        diff = {"type": "diff", "path": "a.py", "oldText": "x = 1\n", "newText": "x = 2\n"}
+        running.ask("Change a.py", content=[diff])
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 1
+        running.type("y\r")
+        await running.terminal.shows("\nAllow\n")
+        assert running.terminal.everything.count("Change a.py") == 1
+        assert running.terminal.everything.count("x = 2") == 1
+
+
+async def test_an_answer_names_its_question_if_something_was_printed_in_between(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        title = "Change it " + "again " * 20
+        running.ask(title)
+        await running.terminal.shows("1 or y: Allow")
+        running.say("while you think\n\n")
+        await running.terminal.shows("while you think")
+        running.now += 1
+        running.type("y\r")
+        await running.terminal.shows("\nAllow: Change it again")
+        await running.terminal.hides(f"Allow: {title}")
 
 
 async def test_ctrl_c_stops_the_turn_and_takes_its_question_back(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import tool_calls
 from acp_bridge.view.block_text import one_line
-from acp_bridge.view.blocks import Line, Tone
+from acp_bridge.view.blocks import Block, Line, Tone
 from acp_bridge.view.settings_shown import Command, SettingsShown
 from acp_bridge.view.standing import Standing, standing
 from acp_bridge.wire.jsonrpc import RpcError
@@ -97,6 +97,8 @@ class Conversation:
         self._changed, self._clock, self._ring = changed, clock, ring
         self._connection: Connection | None = None
         self._interrupted: float | None = None
+        #: the block of the shown question; None if it was printed on an earlier connection.
+        self._card: Block | None = None
         #: a prompt without a turn was shown below the one whose turn runs.
         self._said_aside = False
 
@@ -200,7 +202,7 @@ class Conversation:
         request.give_up()
         was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
-            self.say(f"not asked any more: {_summary(asked)}")
+            self.say(f"not asked any more: {_title(asked)}")
             if asked is was_shown:
                 self._show_question()
 
@@ -413,16 +415,20 @@ class Conversation:
     def _show_question(self) -> None:
         """Print the whole tool call that is asked about."""
         if (asked := self.questions.shown) is not None:
-            if self.back.prints(asked.id):
+            printed = self.back.prints(asked.id)
+            if printed:
                 self.transcript.ask(asked.call)
             self.unprinted.collect()
+            self._card = self.unprinted.newest if printed else None
             self._ring()
 
     def _answer(self, taken: Taken) -> None:
         asked, option = taken.asked, taken.option
         if isinstance(asked.request, BridgeRequest):
             asked.request.answer({"outcome": {"outcome": "selected", "optionId": option.id}})
-        self.say(f"{option.name}: {_summary(asked)}")
+        self.unprinted.collect()
+        below = self._card is self.unprinted.newest and not self.transcript.tail()
+        self.say(option.name if below else f"{option.name}: {_title(asked)}")
         self._show_question()
 
     def _was_set(self, kind: str, value: str, sent: Sent) -> None:
@@ -441,5 +447,5 @@ class Conversation:
             self.say(f"{kind}: {now.name}")
 
 
-def _summary(asked: Question) -> str:
-    return tool_calls.summary(asked.call)
+def _title(asked: Question) -> str:
+    return one_line(tool_calls.title(asked.call), 60)
