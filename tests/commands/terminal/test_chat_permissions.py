@@ -5,6 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_bridge.protocol import Json, with_own_meta
 from acp_bridge.wire.jsonrpc import Ok
 from tests.commands.terminal.chat_bench import SESSION, chat
 
@@ -225,13 +226,57 @@ async def test_enter_for_a_question_that_was_settled_elsewhere_sends_nothing(
         running.type("y")
         await running.terminal.shows("* 1 or y: Allow")
         running.bridge.peer.cancel(first)
-        await running.terminal.shows("not asked any more: first")
+        await running.terminal.shows("no longer asked: first")
         running.now += 1
         running.type("\r")
         await running.terminal.shows("Enter again sends the line")
         assert len([c for c in running.bridge.calls if c.method == "session/prompt"]) == 1
         running.type("es\r")
         await running.prompted("yes")
+
+
+@pytest.mark.parametrize(
+    ("decided", "told"),
+    [
+        ({"decision": "allow", "by": "client"}, "Allowed by a person"),
+        (
+            {"decision": "deny", "by": "client", "name": "phone"},
+            "Denied by a person (token phone)",
+        ),
+        ({"decision": "cancelled", "by": "stop"}, "Cancelled by a Stop"),
+    ],
+)
+async def test_a_question_that_ends_elsewhere_is_followed_by_who_has_decided(
+    tmp_path: Path, decided: Json, told: str
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        request = running.ask("first")
+        await running.terminal.shows("1 or y: Allow")
+        running.bridge.peer.cancel(request)
+        call = {"sessionUpdate": "tool_call_update", "toolCallId": "t1"}
+        for _ in range(2):  # one question ends once
+            params = {"sessionId": SESSION, "update": call}
+            params = with_own_meta(params, {"decided": decided})
+            running.bridge.peer.notify("session/update", params)
+        await running.terminal.shows(f"no longer asked: first\n{told}\n")
+        assert running.terminal.everything.count(told) == 1
+
+
+async def test_one_own_answer_is_no_news(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask("first")
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 1
+        running.type("y\r")
+        await running.bridge.until(lambda: running.bridge.answered)
+        call = {"sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed"}
+        decided = {"decision": "allow", "by": "client", "option": "allow_once"}
+        params = with_own_meta({"sessionId": SESSION, "update": call}, {"decided": decided})
+        running.bridge.peer.notify("session/update", params)
+        await running.terminal.shows("✓ first")
+        assert "by a person" not in running.terminal.everything
 
 
 async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
@@ -244,7 +289,7 @@ async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
         await running.terminal.shows("1 or y: Allow")
         running.now += 1
         running.bridge.peer.cancel(first)
-        await running.terminal.shows("not asked any more: first")
+        await running.terminal.shows("no longer asked: first")
         await running.terminal.shows("second")
         running.type("y\r")
         await running.terminal.shows("* 1 or y: Allow")

@@ -7,6 +7,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +33,10 @@ from acp_bridge.commands.terminal.chat.queue_changes import QueueChanges
 from acp_bridge.commands.terminal.chat.queue_shown import QueueShown
 from acp_bridge.commands.terminal.chat.unprinted import Unprinted
 from acp_bridge.commands.terminal.view.transcript import Transcript
-from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object
+from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object, own_meta
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import tool_calls
+from acp_bridge.view import decided
 from acp_bridge.view.block_text import one_line
 from acp_bridge.view.blocks import Block, Line, Tone
 from acp_bridge.view.settings_shown import Command, SettingsShown
@@ -43,6 +45,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds within which a second Ctrl-C leaves.
 _TWICE: Final = 2.0
+_MOST_WITHDRAWN: Final = 50
 
 
 class OtherSessions(Protocol):
@@ -99,6 +102,8 @@ class Conversation:
         self._interrupted: float | None = None
         #: the block of the shown question; None if it was printed on an earlier connection.
         self._card: Block | None = None
+        #: the tool calls whose questions were withdrawn: it is not known yet who has decided.
+        self._withdrawn: deque[object] = deque(maxlen=_MOST_WITHDRAWN)
         #: a prompt without a turn was shown below the one whose turn runs.
         self._said_aside = False
 
@@ -171,6 +176,7 @@ class Conversation:
                 update = params.get("update")
                 if isinstance(update, dict) and (news := self.shown.note_update(update)):
                     self.transcript.say(Line(news))
+                self._note_decided(params)
             case acp.ACCEPTED:
                 self.prompts.note_accepted(params.get("requestId"), params.get("promptId"))
                 self._begin_next()
@@ -202,7 +208,8 @@ class Conversation:
         request.give_up()
         was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
-            self.say(f"not asked any more: {_title(asked)}")
+            self._withdrawn.append(asked.call.get("toolCallId"))
+            self.say(f"no longer asked: {_title(asked)}")
             if asked is was_shown:
                 self._show_question()
 
@@ -421,6 +428,14 @@ class Conversation:
             self.unprinted.collect()
             self._card = self.unprinted.newest if printed else None
             self._ring()
+
+    def _note_decided(self, params: Json) -> None:
+        """Print who has decided about a call whose question was withdrawn here."""
+        found = as_object(own_meta(params).get("decided"))
+        call_id = as_object(params.get("update")).get("toolCallId")
+        if found and call_id in self._withdrawn:
+            self._withdrawn.remove(call_id)
+            self.transcript.say_above(Line(decided.sentence(found)))
 
     def _answer(self, taken: Taken) -> None:
         asked, option = taken.asked, taken.option
