@@ -7,7 +7,7 @@ import pytest
 
 from acp_bridge.protocol import Json, with_own_meta
 from acp_bridge.wire.jsonrpc import Ok
-from tests.commands.terminal.chat_bench import SESSION, chat
+from tests.commands.terminal.chat_bench import OPTIONS, SESSION, chat
 
 
 async def test_what_is_typed_to_search_answers_no_question(tmp_path: Path) -> None:
@@ -92,6 +92,31 @@ async def test_what_is_asked_stands_beside_its_answers_however_long_it_is(tmp_pa
         running.ask("ls", rawInput={"command": "rm -r /", "note": another})
         await running.terminal.shows("about ls: command: rm -r /")
         await running.terminal.shows("1 or y: Allow")
+
+
+@pytest.mark.hazard("V9")
+@pytest.mark.parametrize(("columns", "rows"), [(40, 12), (30, 16), (80, 14)])
+async def test_what_is_asked_stands_beside_its_answers_on_a_small_terminal(
+    tmp_path: Path, columns: int, rows: int
+) -> None:
+    scope = "Always allow make install in this project and all folders below it"
+    lines = "".join(f"line {number}\n" for number in range(9))
+    async with chat(tmp_path, columns=columns, rows=rows) as running:
+        running.options = [*OPTIONS[:1], {**OPTIONS[1], "name": scope}, *OPTIONS[2:]]
+        await running.prompt("do")
+        running.ask("make install", content=[{"type": "diff", "path": "a", "newText": lines}])
+        await running.terminal.shows("3 or n: Reject")
+        await running.terminal.shows("about make install: ")
+        assert scope in " ".join(running.terminal.screen.split())
+        assert "»" in running.terminal.screen
+
+
+async def test_what_fits_on_the_screen_is_not_repeated_beside_its_answers(tmp_path: Path) -> None:
+    async with chat(tmp_path, columns=40, rows=12) as running:
+        await running.prompt("do")
+        running.ask("make install")
+        await running.terminal.shows("3 or n: Reject")
+        assert running.terminal.screen.count("make install") == 1
 
 
 async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def layout(
             _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look)), bottom.CHOSEN),
             _lines(
                 "class:asked",
-                lambda: bottom.asked(conversation, look, _columns(), line.text),
+                lambda: bottom.asked(conversation, look, get_app().output.get_size(), line.text),
                 bottom.CHOSEN,
             ),
             _lines("", lambda: [""]),
