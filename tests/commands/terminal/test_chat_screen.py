@@ -300,6 +300,39 @@ async def test_slash_commands_and_files_are_completed(tmp_path: Path) -> None:
         ]
 
 
+async def test_enter_after_tab_sends_the_line_and_after_an_arrow_takes_the_choice(
+    tmp_path: Path,
+) -> None:
+    for name in ("one.py", "other.py"):
+        (tmp_path / name).touch()
+    async with chat(tmp_path, opened=MODES) as running:
+        await running.terminal.shows("»")
+        running.type("/mo")
+        await running.terminal.shows("  mode  show")
+        running.type("\t")
+        await running.terminal.shows("» /mode\n")
+        running.type("\r")
+        await running.terminal.shows("modes; /mode NAME sets one:")
+        running.type("look at @o")
+        await running.terminal.shows("  other.py")
+        running.type("\x1b[B\r")
+        await running.terminal.hides("  other.py")
+        await running.terminal.shows("» look at @one.py")
+        assert not [call for call in running.bridge.calls if call.method == "session/prompt"]
+        running.type("\r")
+        with anyio.fail_after(5):
+            await running.bridge.asked("session/prompt")
+
+
+async def test_a_completion_that_is_cut_says_so(tmp_path: Path) -> None:
+    async with chat(tmp_path, columns=40) as running:
+        commands = [{"name": "review", "description": "looks at all changes of this branch"}]
+        running.bridge.update(SESSION, "available_commands_update", availableCommands=commands)
+        await running.terminal.shows("»")
+        running.type("/rev")
+        await running.terminal.shows("  review  looks at all changes of thi...\n")
+
+
 async def test_the_words_that_a_command_lists_are_completed(tmp_path: Path) -> None:
     hint = "pause | drop [number] | memory restore | title WORDS | NUMBER"
     async with chat(tmp_path) as running:

@@ -22,6 +22,7 @@ from acp_bridge.commands.terminal.chat.queue_keys import queue_bindings
 
 #: all keys that can mark an answer to a question.
 _MARKING: Final = "123456789yand"
+_TABS: Final = (Keys.Tab, Keys.BackTab)
 
 
 class Enter(Protocol):
@@ -128,8 +129,10 @@ def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter:
             line.insert_text(text)
 
     @keys.add("enter", filter=chosen)
-    def _take_completion(_: KeyPressEvent) -> None:
+    def _take_completion(event: KeyPressEvent) -> None:
         line.complete_state = None
+        if event.previous_key_sequence[-1].key in _TABS:  # as in a shell
+            _send(line, enter, steers=False)
 
     @keys.add("escape", filter=Condition(lambda: line.complete_state is not None))
     def _no_completion(_: KeyPressEvent) -> None:
