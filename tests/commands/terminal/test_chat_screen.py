@@ -277,6 +277,26 @@ async def test_a_command_that_nobody_has_is_refused_with_the_nearest_names_and_a
         assert len(sent) == 6
 
 
+@pytest.mark.parametrize("typed", ["!ls", "!git log -3", "!"])
+async def test_a_line_for_a_shell_is_refused_and_with_a_space_before_it_sent(
+    tmp_path: Path, typed: str
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.terminal.shows("»")
+        running.type(f"{typed}\r")
+        await running.terminal.shows("the chat runs no commands of a shell")
+        assert not [call for call in running.bridge.calls if call.method == "session/prompt"]
+        await running.prompt(f" {typed}")
+
+
+@pytest.mark.parametrize("typed", ["!important: read this first\nthen that", "no! stop it", "!!"])
+async def test_an_exclamation_that_is_no_command_is_sent(tmp_path: Path, typed: str) -> None:
+    async with chat(tmp_path) as running:
+        await running.terminal.shows("»")
+        running.type(typed.replace("\n", "\x0a") + "\r")
+        await running.prompted(typed)
+
+
 async def test_slash_commands_and_files_are_completed(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main file.py").touch()
