@@ -113,8 +113,10 @@ class Conversation:
         """Use this connection to send from now on."""
         self._connection = connection
 
-    def opened(self, session_id: str, result: Json, *, live: bool = False) -> None:
-        """Note that the session is open and send the prompts entered before.
+    def opened(
+        self, session_id: str, result: Json, *, live: bool = False, header: str = ""
+    ) -> None:
+        """Note that the session is open, print the header, and send the prompts entered before.
 
         `live`: a turn may be running, so the last blocks of the transcript stay unfinished.
         """
@@ -124,6 +126,8 @@ class Conversation:
             self.transcript.end_turn()
         self.session_id = session_id
         self.unprinted.begin(session_id)
+        if header:
+            self.say(header)
         for prompt in [each for each in self.prompts.unanswered if each.sent is None]:
             self._send(prompt)
             if prompt.taken_back and prompt.sent and self._connection:
