@@ -241,6 +241,20 @@ async def test_a_paste_of_many_lines_and_ctrl_j_send_nothing(tmp_path: Path) -> 
         await running.prompted("one\ntwo\nthree\nfour\nfive")
 
 
+async def test_ctrl_u_empties_all_rows_before_the_cursor_and_ctrl_y_brings_them_back(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.terminal.shows("»")
+        running.type("one\x0atwo\x0athree")
+        await running.terminal.shows("» one\n  two\n  three")
+        running.type("\x15")
+        await running.terminal.hides("one")
+        await running.terminal.hides("two")
+        running.type("\x19\r")
+        await running.prompted("one\ntwo\nthree")
+
+
 async def test_shift_tab_sets_the_next_mode_and_mode_lists_them(tmp_path: Path) -> None:
     answers: Any = {"session/set_mode": {}}
     async with chat(tmp_path, opened=MODES, **answers) as running:

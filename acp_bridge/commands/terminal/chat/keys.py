@@ -52,6 +52,10 @@ def bindings(
     def _open(_: KeyPressEvent) -> None:
         conversation.open_call()
 
+    @keys.add("c-x", "c-e")
+    def _edit(_: KeyPressEvent) -> None:
+        line.open_in_editor()
+
     @keys.add("c-z")
     def _suspend(event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
@@ -137,6 +141,10 @@ def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter:
     @keys.add("escape", filter=Condition(lambda: line.complete_state is not None))
     def _no_completion(_: KeyPressEvent) -> None:
         line.cancel_completion()
+
+    @keys.add("c-u")
+    def _empty(event: KeyPressEvent) -> None:
+        event.app.clipboard.set_text(line.delete_before_cursor(line.cursor_position))
 
     @keys.add("c-j")
     def _new_line(_: KeyPressEvent) -> None:

@@ -33,7 +33,8 @@ _AS_IT_IS: Final = "Nothing was sent. With a space before it, it goes to the age
 HELP: Final = "\n".join(
     [
         "Enter sends; Ctrl-J begins a new line; Up and Down bring back what was entered, and"
-        " Ctrl-R searches it. @ names a file, / a command; Tab completes.",
+        " Ctrl-R searches it. @ names a file, / a command; Tab completes. Ctrl-U empties the line,"
+        " Ctrl-X Ctrl-E opens it in your editor.",
         "While a turn runs, what you enter waits for its end; Up on an empty line takes it back."
         " Alt-Enter sends the words into the turn, if the agent can take them; else they are the"
         " next prompt to run.",
