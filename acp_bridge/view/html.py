@@ -154,7 +154,9 @@ def _tool_call(piece: ToolCall, extent: Extent) -> str:
         f'<h2><span aria-hidden="true">{sign}</span> {text(_unquoted(name))}</h2>'
         f'<p class="about">{text(" · ".join(filter(None, about)))}</p>'
         + (f'<ul class="places">{apart}</ul>' if apart else "")
-        + "".join(f'<p class="decided">{text(decided.sentence(each))}</p>' for each in piece.decided)
+        + "".join(
+            f'<p class="decided">{text(decided.sentence(each))}</p>' for each in piece.decided
+        )
         + _content(piece.call, extent)
         + "</article>\n"
     )

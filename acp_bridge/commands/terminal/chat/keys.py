@@ -45,16 +45,13 @@ def bindings(
     """
     keys = KeyBindings()
     _editing(keys, conversation, line, enter)
+    _rows(keys, line)
     _questions(keys, conversation, line)
     _stopping(keys, conversation, line, leave)
 
     @keys.add("c-o")
     def _open(_: KeyPressEvent) -> None:
         conversation.open_call()
-
-    @keys.add("c-x", "c-e")
-    def _edit(_: KeyPressEvent) -> None:
-        line.open_in_editor()
 
     @keys.add("c-z")
     def _suspend(event: KeyPressEvent) -> None:
@@ -135,20 +132,28 @@ def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter:
     @keys.add("enter", filter=chosen)
     def _take_completion(event: KeyPressEvent) -> None:
         line.complete_state = None
-        if event.previous_key_sequence[-1].key in _TABS:  # as in a shell
+        if any(each.key in _TABS for each in event.previous_key_sequence[-1:]):  # as in a shell
             _send(line, enter, steers=False)
 
     @keys.add("escape", filter=Condition(lambda: line.complete_state is not None))
     def _no_completion(_: KeyPressEvent) -> None:
         line.cancel_completion()
 
-    @keys.add("c-u")
-    def _empty(event: KeyPressEvent) -> None:
-        event.app.clipboard.set_text(line.delete_before_cursor(line.cursor_position))
+
+def _rows(keys: KeyBindings, line: Buffer) -> None:
+    """Add the keys for a text of several rows."""
 
     @keys.add("c-j")
     def _new_line(_: KeyPressEvent) -> None:
         line.insert_text("\n")
+
+    @keys.add("c-u")
+    def _empty(event: KeyPressEvent) -> None:
+        event.app.clipboard.set_text(line.delete_before_cursor(line.cursor_position))
+
+    @keys.add("c-x", "c-e")
+    def _edit(_: KeyPressEvent) -> None:
+        line.open_in_editor()
 
 
 def _send(line: Buffer, enter: Enter, *, steers: bool) -> None:

@@ -132,5 +132,6 @@ def _completions(line: Buffer, look: Look) -> StyleAndTextTuples:
         style = "class:chosen" if number == chosen else "class:quiet"
         meta = f"  {each.display_meta_text}" if each.display_meta_text else ""
         end = "" if number == first + _MOST_COMPLETIONS - 1 else "\n"
-        rows += [("", "  "), (style, cut(look.plain(each.display_text + meta), _columns() - 2)), ("", end)]
+        shown = cut(look.plain(each.display_text + meta), _columns() - 2)
+        rows += [("", "  "), (style, shown), ("", end)]
     return rows

@@ -47,8 +47,8 @@ HELP: Final = "\n".join(
         "A permission: a key marks an answer on an empty line, Alt and the key at any time. Enter"
         " takes the marked answer; Esc or more text takes the mark away.",
         "/queue shows and changes what waits. /mode and /model list the modes and models, or set"
-        " one. /new or /clear, /sessions ID and /fork leave for another session, /export writes this"
-        " one to a file, /exit leaves, /help shows this.",
+        " one. /new or /clear, /sessions ID and /fork leave for another session, /export writes"
+        " this one to a file, /exit leaves, /help shows this.",
     ]
 )
 
