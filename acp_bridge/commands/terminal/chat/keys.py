@@ -37,11 +37,13 @@ def bindings(
     line: Buffer,
     enter: Enter,
     put: Callable[[str], None],
+    edit: Callable[[], None],
     leave: Callable[[], None],
 ) -> KeyBindingsBase:
     """Return the key bindings; `leave` ends the program.
 
-    `enter` gets the text that was typed, and `put` puts words into the input line.
+    `enter` gets the text that was typed, `put` puts words into the input line, and `edit` opens the
+    line in the user's editor.
     """
     keys = KeyBindings()
     _editing(keys, conversation, line, enter)
@@ -52,6 +54,10 @@ def bindings(
     @keys.add("c-o")
     def _open(_: KeyPressEvent) -> None:
         conversation.open_call()
+
+    @keys.add("c-x", "c-e")
+    def _edit(_: KeyPressEvent) -> None:
+        edit()
 
     @keys.add("c-z")
     def _suspend(event: KeyPressEvent) -> None:
@@ -150,10 +156,6 @@ def _rows(keys: KeyBindings, line: Buffer) -> None:
     @keys.add("c-u")
     def _empty(event: KeyPressEvent) -> None:
         event.app.clipboard.set_text(line.delete_before_cursor(line.cursor_position))
-
-    @keys.add("c-x", "c-e")
-    def _edit(_: KeyPressEvent) -> None:
-        line.open_in_editor()
 
 
 def _send(line: Buffer, enter: Enter, *, steers: bool) -> None:
