@@ -59,9 +59,8 @@ class Screen:
         self._output = output or terminal_output(look)
         self._news = anyio.Event()
         self._leaves = False
-        #: set but for the time in which the user's editor has the terminal.
-        self._here = anyio.Event()
-        self._here.set()
+        #: set when the user's editor gives the terminal back; None: it was never given away.
+        self._back: anyio.Event | None = None
         self._renderer: Renderer | None = None
         self._line = Buffer(
             multiline=True,
@@ -129,7 +128,8 @@ class Screen:
     async def _draw_on(self) -> None:
         while True:
             await self._news.wait()
-            await self._here.wait()
+            if self._back is not None:
+                await self._back.wait()
             self._news = anyio.Event()
             self._print()
             self._app.invalidate()
@@ -204,9 +204,9 @@ class Screen:
 
     def _edit(self) -> None:
         """Open the line in the editor that VISUAL or EDITOR names; nothing is printed meanwhile."""
-        here = self._here = anyio.Event()
+        back = self._back = anyio.Event()
         self._release()  # else what is not written yet would erase what the editor shows
-        self._line.open_in_editor().add_done_callback(lambda _: here.set())
+        self._line.open_in_editor().add_done_callback(lambda _: back.set())
 
     def _enter(self, text: str, *, steers: bool) -> None:
         talk = self._conversation
