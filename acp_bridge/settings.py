@@ -73,7 +73,7 @@ class Settings:
     command: tuple[str, ...]
     agent_name: str
     home: Path
-    #: the database in which sessions are kept; None: they are kept in the home folder.
+    #: the database in which sessions are kept; None: they are kept in the data folder.
     journal: DatabaseUrl | None = None
     #: a bridge that has not reached the database for this long has lost its sessions.
     lease: float = 60.0
@@ -104,11 +104,11 @@ class Settings:
     cancel_silent_after: float = 0.0
     #: how long a Stop of an agent's work without a prompt waits for a prompt of the same client.
     stop_delay: float = waits.STOP
-    #: other clients may connect, over a socket in the home folder.
+    #: other clients may connect, over a socket in the data folder.
     listen: bool = True
     #: MCP servers that a remote client names are started here as commands, too.
     client_mcp: bool = False
-    #: the file of the user's rules; None: the one in the home folder, if it is there.
+    #: the file of the user's rules; None: the one in the data folder, if it is there.
     rules: Path | None = None
     #: the file that records the messages to and from clients and agents; None: there is none.
     trace: Path | None = None

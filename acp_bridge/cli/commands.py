@@ -39,6 +39,18 @@ class Command:
         return getattr(import_module(f"acp_bridge.{self.module}"), name)
 
 
+#: what other tools call a command, and its name here.
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("rules", "rule", "allow"), "permissions"),
+    **dict.fromkeys(("list", "ls", "history", "search"), "sessions"),
+    **dict.fromkeys(("usage", "costs"), "cost"),
+    **dict.fromkeys(("stop", "kill"), "cancel"),
+    **dict.fromkeys(("login", "auth"), "key"),
+    "status": "ps",
+    "reject": "deny",
+    "config": "setup",
+    "resume": "chat",
+}
 _ANSWER: Final = "answer what the agent asks"
 COMMANDS: Final[Mapping[str, Command]] = {
     "chat": Command("talk with an agent in this terminal", "commands.chat"),

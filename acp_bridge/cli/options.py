@@ -12,7 +12,7 @@ from typing import Final, NoReturn, TypeVar
 
 from acp_bridge import __version__
 from acp_bridge.cli import openhands, own_agent
-from acp_bridge.cli.commands import COMMANDS
+from acp_bridge.cli.commands import COMMANDS, OTHER_NAMES
 from acp_bridge.cli.naming import agent_name, former_names, is_named
 from acp_bridge.cli.parser import fail
 from acp_bridge.cli.serving_parser import (
@@ -137,7 +137,8 @@ def _meant(word: str) -> str:
     if word in COMMANDS:
         return f"; a command stands before its options: acp-bridge {word} ..."
     close = get_close_matches(word, [*COMMANDS, "--help", "--version"], 1)
-    command = f"did you mean acp-bridge {close[0]}? To" if close else "to"
+    meant = OTHER_NAMES.get(word) or next(iter(close), "")
+    command = f"did you mean acp-bridge {meant}? To" if meant else "to"
     return f"; {command} run an agent: acp-bridge -- {word}"
 
 

@@ -19,8 +19,8 @@ _USAGE: Final = """\
 acp-bridge [OPTIONS] [-- COMMAND ARGS...]
 acp-bridge COMMAND ..."""
 _ABOUT: Final = """\
-Start this instead of an ACP agent: it never loses a prompt, stops when told to, and outlives
-the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin and stdout."""
+Start this instead of an ACP agent: it never loses a prompt, stops when told to, and outlives the
+agent behind it. It speaks the Agent Client Protocol (versions 1 and 2) on stdin and stdout."""
 _AFTER: Final = """\
 The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, ...) or
 from keys.env in its data folder, where 'acp-bridge key' keeps them; 'acp-bridge agent --help' says
@@ -229,14 +229,14 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
         Option(
             "listen",
             None,
-            "let no other client of yours join over a socket in the home\n"
+            "let no other client of yours join over a socket in the data\n"
             "folder (ACP_BRIDGE_LISTEN=off)",
         ),
         Option(
             "rules",
             "FILE",
             "your rules about what agents may do, instead of\n"
-            "permissions.toml in the home folder (ACP_BRIDGE_RULES)",
+            "permissions.toml in the data folder (ACP_BRIDGE_RULES)",
         ),
         Option("home", "FOLDER", "where sessions are kept (ACP_BRIDGE_HOME)"),
         Option(
@@ -245,7 +245,7 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "keep them in a PostgreSQL database, such as\n"
             "postgresql://me@db.example.org/sessions, where another\n"
             "machine finds them; the password comes from .pgpass or\n"
-            "PGPASSWORD (ACP_BRIDGE_JOURNAL; default: the home folder)",
+            "PGPASSWORD (ACP_BRIDGE_JOURNAL; default: the data folder)",
         ),
         Option(
             "lease",
@@ -257,7 +257,7 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
         Option(
             "log-file",
             "FILE",
-            "the log, instead of bridge.log in the home folder and stderr\n(ACP_BRIDGE_LOG_FILE)",
+            "the log, instead of bridge.log in the data folder and stderr\n(ACP_BRIDGE_LOG_FILE)",
         ),
         Option(
             "log-level",

@@ -66,8 +66,7 @@ BUILTIN: Json = {
                 "Set the environment variable of your model's provider, such as ANTHROPIC_API_KEY"
                 " or OPENAI_API_KEY, or write NAME=value into keys.env in acp-bridge's data folder"
                 " (ACP_BRIDGE_HOME); the file is read again without a restart."
-                " `acp-bridge key` in a terminal asks for a key, and `acp-bridge doctor` shows what"
-                " is found."
+                " `acp-bridge key` in a terminal asks for a key."
             ),
         }
     ],

@@ -144,7 +144,7 @@ async def _answer(
         if (
             order.allow
             and order.option is None
-            and not await _allowed(reminder(as_object(params.get("toolCall"))))
+            and not await _allowed(reminder(as_object(params.get("toolCall"))).shown())
         ):
             raise NotAnswered("not approved: the agent still waits for an answer")
         return meant

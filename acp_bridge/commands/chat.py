@@ -43,8 +43,8 @@ _AFTER: Final = """\
 Enter sends; Ctrl-J begins a new line. While a turn runs you may type on: what you enter waits for
 its end, and Alt-Enter sends it into the turn, if the agent can take it. Tab on an empty line goes
 to what waits, to edit, move or drop it. @ names a file, / a command, Tab completes, Shift-Tab takes
-the next mode. A permission is answered by its key. Esc or
-Ctrl-C stops the turn, Ctrl-C twice leaves; so does Ctrl-D on an empty line. /help says this, too.
+the next mode. A key marks an answer to a permission, and Enter takes it. Esc or Ctrl-C stops the
+turn, Ctrl-C twice leaves; so does Ctrl-D on an empty line. /help says this, too.
 
 A session of another agent than the built-in one needs its command after --.
 The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home. With

@@ -24,7 +24,7 @@ from acp_bridge.commands.terminal.kept import (
 from acp_bridge.commands.terminal.searching import places, with_places
 from acp_bridge.commands.terminal.since import add_since, since_of
 from acp_bridge.commands.terminal.stored import Holder, Kept, at_kept
-from acp_bridge.commands.terminal.writing import NotWritten, write_new
+from acp_bridge.commands.terminal.writing import NotWritten, write_text
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import CONTEXT, Json, own_meta
 from acp_bridge.runtime import log
@@ -179,7 +179,7 @@ def _show(given: Namespace, kept: Kept) -> int:
         if given.turns or given.files or given.diff:
             return looking_back.show(given, home, info)
         if given.html is not None:
-            write_new(Path(os.path.expanduser(given.html)), html_page(home, info))
+            write_text(Path(os.path.expanduser(given.html)), html_page(home, info))
             return Exit.DONE
         if not given.json:
             return print_text(page(home, info))

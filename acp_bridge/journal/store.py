@@ -143,7 +143,7 @@ class IndexRows:
 
 
 class Journal:
-    """All sessions under one home folder. The folder is not touched before the first call."""
+    """All sessions under one data folder. The folder is not touched before the first call."""
 
     def __init__(self, home: Path, files: Files | None = None) -> None:
         """`home` is made when it is needed. `files`: if sessions are not in that folder alone."""

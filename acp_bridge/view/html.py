@@ -15,10 +15,11 @@ from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from acp_bridge.protocol import Json
 from acp_bridge.updates.tool_calls import title
+from acp_bridge.view import decided
 from acp_bridge.view.block_text import harmless, one_line, unfenced, words
 from acp_bridge.view.blocks import Content, Diff, Extent, Plan, Step, Voice
 from acp_bridge.view.diff import unified
@@ -53,16 +54,6 @@ _STATUS: Final = {
     "ended": ("■", "ended"),
 }
 _SIGNS: Final = {"+": "ins", "-": "del"}
-_DECISIONS: Final = {"allow": "Allowed", "deny": "Denied", "cancelled": "Cancelled"}
-_DECIDED_BY: Final = {
-    "rule": "by a rule",
-    "default": "by the default of the rules",
-    "unattended": "since nobody was there",
-    "hook": "by a hook",
-    "client": "by a person",
-    "withdrawn": "since no client was left to answer",
-    "stop": "by a Stop",
-}
 
 
 def document(
@@ -163,7 +154,9 @@ def _tool_call(piece: ToolCall, extent: Extent) -> str:
         f'<h2><span aria-hidden="true">{sign}</span> {text(_unquoted(name))}</h2>'
         f'<p class="about">{text(" · ".join(filter(None, about)))}</p>'
         + (f'<ul class="places">{apart}</ul>' if apart else "")
-        + "".join(f'<p class="decided">{text(_decision(each))}</p>' for each in piece.decided)
+        + "".join(
+            f'<p class="decided">{text(decided.sentence(each))}</p>' for each in piece.decided
+        )
         + _content(piece.call, extent)
         + "</article>\n"
     )
@@ -271,19 +264,3 @@ def _unquoted(name: str) -> str:
     """Return a title without the backticks that make the whole of it code."""
     within = name.removeprefix("`").removesuffix("`")
     return within if len(name) - len(within) == 2 and within and "`" not in within else name
-
-
-def _decision(decided: Json) -> str:
-    """Return a decision about a call as a sentence: what, by whom, and for how long."""
-    said = _DECISIONS.get(_word(decided.get("decision")), "Decided")
-    by = _DECIDED_BY.get(_word(decided.get("by")), "")
-    name, option = decided.get("name"), _word(decided.get("option"))
-    rules = decided.get("rules")
-    more = [f"token {one_line(name)}"] if isinstance(name, str) else []
-    more += ["always"] if option.endswith("_always") else []
-    more += [one_line(each) for each in rules if each] if isinstance(rules, list) else []
-    return f"{said} {by}".strip() + (f" ({', '.join(more)})" if more else "")
-
-
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else ""

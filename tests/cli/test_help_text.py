@@ -1,6 +1,8 @@
 """Help fits the terminal that it is shown in, and loses no word."""
 
+import re
 from contextlib import suppress
+from itertools import pairwise
 
 import pytest
 
@@ -75,6 +77,30 @@ def test_no_line_is_too_long_but_what_is_typed_and_no_word_is_lost(name: str, wi
 
 def test_where_there_is_room_or_no_terminal_it_is_as_it_was_written() -> None:
     assert all(each.help_for(200) == each.help_for(None) for each in PARSERS.values())
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_paragraph_is_broken_in_its_middle(name: str) -> None:
+    paragraphs = [part.text for part in PARSERS[name].parts() if isinstance(part, Paragraph)]
+    broken = [
+        line
+        for text in paragraphs
+        for line, following in pairwise(text.split("\n"))
+        if line and following and not line.endswith((".", ":"))
+        if len(f"{line} {following.split()[0]}") <= 80
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_data_folder_has_no_other_name(name: str) -> None:
+    shown = " ".join(PARSERS[name].format_help().split())
+    assert re.findall(r"(?:home|data) directory|home folder", shown) == []
+
+
+def test_the_help_names_both_versions_of_the_protocol() -> None:
+    shown = " ".join(PARSERS[""].format_help().split())
+    assert "the Agent Client Protocol (versions 1 and 2)" in shown
 
 
 @pytest.mark.parametrize("words", [["--help"], ["doctor", "--help"]])

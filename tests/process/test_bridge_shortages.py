@@ -1,4 +1,4 @@
-"""A user who may have no more processes, and a home folder that can't be used."""
+"""A user who may have no more processes, and a data folder that can't be used."""
 
 import json
 import sys

@@ -116,6 +116,36 @@ async def test_the_terminals_of_a_chat_and_of_who_attaches_ring_if_notify_toml_s
         assert await owner.process.wait() == 0
 
 
+async def test_ctrl_x_ctrl_e_edits_the_line_in_an_editor_and_nothing_is_printed_meanwhile(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    editor = tmp_path / "editor"
+    editor.write_text(
+        '#!/bin/sh\necho "the editor opens"\nread line < go\n'
+        'echo "say $(cat "$1") words" > "$1"\necho "the editor closes"\n'
+    )
+    editor.chmod(0o700)
+    env = {**env, "VISUAL": "", "EDITOR": str(editor)}
+    async with person(CHAT, tmp_path, env) as owner:
+        await owner.sees(BEGUN)
+        owner.type("gate middle; say meanwhile\r")
+        await gates.reached("middle")
+        owner.type("edited\x18\x05")
+        await owner.sees("the editor opens")
+        async with person(["attach"], tmp_path, env) as guest:
+            await guest.sees("gate middle")
+            gates.open("middle")
+            await guest.sees("\nmeanwhile")
+            (tmp_path / "go").write_text("\n")
+            await owner.sees("» say edited words")
+            owner.type("\r")
+            await owner.until(lambda: "\nedited words" in owner.seen)
+        shown = owner.seen
+        assert shown.index("the editor closes") < shown.index("\nmeanwhile")
+        assert shown.count("\nmeanwhile") == 1
+
+
 async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the_other(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:
@@ -127,7 +157,8 @@ async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the
             await guest.sees("before")
             await guest.sees("1 or y: Allow")
             await guest.answers("y")
-            await owner.sees("not asked any more")
+            await owner.sees("no longer asked: ")
+            await owner.sees("Allowed by a person")
             await gates.reached("middle")
             guest.type("say of the guest\r")
             await guest.sees("waits: say of the guest")
@@ -252,7 +283,9 @@ async def test_a_chat_begins_a_new_session_and_goes_on_with_another(
         assert there.seen.count("\nthe first") == 2
         there.type("/export\r")
         await there.sees("written:")
-        assert "the first" in (tmp_path / f"session-{first.session_id[:8]}.md").read_text()
+        exported = tmp_path / f"session-{first.session_id[:8]}.md"
+        assert "the first" in exported.read_text()
+        assert exported.stat().st_mode & 0o777 == 0o600
         there.type("/export\r")
         await there.sees("is there already")
         there.type("/fork\r")

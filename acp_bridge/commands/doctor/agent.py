@@ -43,7 +43,7 @@ async def check(subject: Subject) -> list[Finding]:
     trial = masked(await try_agent(settings), subject.mask)
     found = started(trial)
     if (place := shutil.which(settings.command[0], path=subject.env.get("PATH", ""))) is not None:
-        text = f"the program of {settings.agent_name} is {place}"
+        text = f"the agent's name is {settings.agent_name}, its program is {place}"
         found = [ok(text, agent=settings.agent_name, program=place), *found]
     return [each for each in found if not (settings.builtin and "logins" in each.data)]
 

@@ -29,14 +29,16 @@ _LITTLE, _NONE = 200_000_000, 2_000_000
 #: seconds; a slower fsync is a warning, since each prompt waits for one; `_FSYNCS` are timed.
 _SLOW: Final = 0.1
 _FSYNCS: Final = 3
-_ELSEWHERE: Final = "free some space, or choose another folder with --home or ACP_BRIDGE_HOME"
+_ANOTHER: Final = "choose another folder with --home or ACP_BRIDGE_HOME"
+_ELSEWHERE: Final = f"free some space, or {_ANOTHER}"
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
     """The free space of a disk for this user, in bytes."""
 
-    free: int
+    #: None if the disk does not tell its size, or if there is no disk, as below /proc.
+    free: int | None
     #: how many files can still be made; None if there is no limit.
     files: int | None
     read_only: bool
@@ -68,6 +70,8 @@ def _look(home: Path) -> list[Finding]:
     disk = room(home, space)
     if space.read_only:  # rights don't matter then
         return [disk]
+    if space.free is None and (none := _on_no_disk(home)):
+        return [none]
     found = rights(home, home.stat(), usable=os.access(home, os.R_OK | os.W_OK | os.X_OK))
     if Level.ERROR in (found.level, disk.level):
         return [found, disk]
@@ -81,20 +85,32 @@ def _missing(home: Path) -> list[Finding]:
             error(
                 f"{home} is not there and can't be made: {above} "
                 + ("can't be written" if above.is_dir() else "is no folder"),
-                "choose another folder with --home or ACP_BRIDGE_HOME",
+                _ANOTHER,
             )
         ]
+    space = _space(above)
+    if space.free is None and (none := _on_no_disk(above)):
+        return [none]
     made = ok(f"{home} is not there yet; the first session makes it", home=str(home))
-    return [made, room(above, _space(above))]
+    return [made, room(above, space)]
 
 
 def _space(folder: Path) -> Space:
     found = os.statvfs(folder)
     return Space(
-        found.f_bavail * found.f_frsize,
+        found.f_bavail * found.f_frsize if found.f_blocks else None,
         found.f_favail if found.f_files else None,
         bool(found.f_flag & os.ST_RDONLY),
     )
+
+
+def _on_no_disk(folder: Path) -> Finding | None:
+    """Return the finding about a folder that takes no file, such as /proc; None if it takes one."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return error(f"{folder} is on no disk: nothing can be kept there", _ANOTHER)
+    return None
 
 
 def rights(home: Path, status: os.stat_result, *, usable: bool) -> Finding:
@@ -129,9 +145,11 @@ def room(folder: Path, space: Space) -> Finding:
     data: Json = {"freeBytes": space.free, "freeFiles": space.files}
     if space.read_only:
         told = f"the disk of {folder} is read-only: no prompt is accepted"
-        return error(told, "choose another folder with --home or ACP_BRIDGE_HOME", **data)
+        return error(told, _ANOTHER, **data)
     if space.files == 0:
         return error(f"the disk of {folder} takes no more files", _ELSEWHERE, **data)
+    if space.free is None:
+        return ok("the disk does not tell how much is free", **data)
     free = size(space.free)
     if space.free < _NONE:
         return error(f"the disk of {folder} is full ({free} free)", _ELSEWHERE, **data)

@@ -7,25 +7,39 @@ look like another question (invariant V9).
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import dataclass
 from typing import Final
 
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.protocol import Json
 from acp_bridge.updates import tool_calls
 
-#: lines and characters of a tool call that fit on a screen together with the answers.
+#: lines and characters of a tool call that fit on a usual screen together with the answers.
 _LINES: Final = 12
 _CHARACTERS: Final = 800
+_ENDLESS: Final = sys.maxsize
 
 
-def reminder(call: Json) -> str:
-    """Return one harmless line about a tool call.
+@dataclass(frozen=True, slots=True)
+class Reminder:
+    """One harmless line about a tool call, and how long the whole call is."""
 
-    "" if the call is short enough to be on the screen.
-    """
+    line: str
+    characters: int
+    lines: int
+
+    def shown(self, columns: int = 80, rows: int = _ENDLESS) -> str:
+        """Return the line; "" if the whole call fits into so many rows above the answers."""
+        far = self.characters > _CHARACTERS or self.lines > _LINES
+        return self.line if far or self.lines + self.characters // columns >= rows else ""
+
+
+def reminder(call: Json) -> Reminder:
+    """Return the line about a tool call, and the call's length."""
+    line = one_line(tool_calls.summary(call))
     try:
         text = json.dumps(call)
     except RecursionError:
-        return one_line(tool_calls.summary(call))
-    far = len(text) > _CHARACTERS or text.count("\\n") > _LINES
-    return one_line(tool_calls.summary(call)) if far else ""
+        return Reminder(line, _ENDLESS, _ENDLESS)
+    return Reminder(line, len(text), text.count("\\n"))

@@ -14,13 +14,9 @@ class NotWritten(Exception):
     """A session was not written; the text is for the user."""
 
 
-def write_new(path: Path, text: str) -> None:
-    """Write a text into a file that is not there yet. Raises NotWritten."""
-    try:
-        with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-    except OSError as error:
-        raise _not_written(path, error) from None
+def write_text(path: Path, text: str) -> None:
+    """Write a text as `write_private` writes bytes. Raises NotWritten."""
+    write_private(path, [text.encode("utf-8", "backslashreplace")])
 
 
 def write_private(path: Path, pieces: Iterable[bytes]) -> None:

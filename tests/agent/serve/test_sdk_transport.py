@@ -254,7 +254,7 @@ async def test_a_result_that_json_cannot_hold_is_answered(agent: Agent) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ({"error": "no"}, (-32603, {"details": "The answer was malformed"})),
+        ({"error": "no"}, (-32603, {"details": "no"})),
         ({"error": {"code": "x"}}, (-32603, {"details": "The answer was malformed"})),
         ({}, (-32603, {"details": "The answer was malformed"})),
         ({"result": None, "error": {"code": -5, "message": "m", "data": [1]}}, (-5, [1])),

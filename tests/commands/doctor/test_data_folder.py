@@ -3,6 +3,7 @@
 import errno
 import os
 import sqlite3
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -100,6 +101,28 @@ async def test_a_disk_that_takes_nothing_is_an_error_and_one_that_is_read_only_i
     read_only = Space(10**12, 10, read_only=True)
     monkeypatch.setattr(data_folder, "_space", lambda folder: read_only)
     assert levels(await data_folder.check(subject(tmp_path))) == ["error"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+@pytest.mark.parametrize("home", ["/proc", "/proc/none/home", "/sys"])
+async def test_a_folder_on_no_disk_is_one_error_that_speaks_of_no_full_disk(home: str) -> None:
+    found = await data_folder.check(subject(Path(home)))
+    assert levels(found) == ["error"]
+    assert "on no disk" in found[0].text
+    assert found[0].next == "choose another folder with --home or ACP_BRIDGE_HOME"
+
+
+async def test_a_disk_that_does_not_tell_its_size_is_well_if_it_takes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.chmod(tmp_path, 0o700)
+    monkeypatch.setattr(data_folder, "_space", lambda folder: Space(None, None, read_only=False))
+    found = [
+        *await data_folder.check(subject(tmp_path)),
+        *await data_folder.check(subject(tmp_path / "none" / "home")),
+    ]
+    assert set(levels(found)) == {"ok"}
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_slow_disk_is_a_warning() -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,3 +183,22 @@ def test_the_built_in_agent_is_asked_which_keys_it_finds(
     ]
     assert found["keys and model"][1]["data"]["model"].startswith("openai/")
     assert not home.exists()
+
+
+@pytest.mark.process
+def test_what_the_agents_say_never_sends_the_user_to_the_doctor_again(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = [sys.executable, "-m", "acp_bridge"]
+    monkeypatch.setenv("ACP_BRIDGE_HOME", str(tmp_path / "none"))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    shown = said("--json", "--model", "anthropic/claude-x")[1] + said("--json", "--", *bridge)[1]
+    assert "`acp-bridge key" in shown
+    assert "acp-bridge doctor" not in shown
+
+
+@pytest.mark.process
+def test_the_agents_name_and_its_program_are_two_facts(said: Said, tmp_path: Path) -> None:
+    _, out, _ = said("--home", str(tmp_path / "none"), "--", "sh", "-c", "exit 3")
+    shell = shutil.which("sh")
+    assert f"the agent's name is exit, its program is {shell}" in " ".join(out.split())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.farewell import is_kept
 from acp_bridge.commands.terminal.chat.files import Files
 from acp_bridge.commands.terminal.chat.history import FileHistory
+from acp_bridge.commands.terminal.chat.local_commands import HELP, LOCAL
 from acp_bridge.commands.terminal.chat.mentions import blocks_of, written
 from acp_bridge.commands.terminal.chat.questions import question
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
@@ -181,6 +183,11 @@ def test_a_word_that_the_hint_of_a_command_has_twice_is_offered_once() -> None:
     commands = [{"name": "queue", "input": {"hint": hint}}]
     shown.note_update({"sessionUpdate": "available_commands_update", "availableCommands": commands})
     assert shown.commands[0].words == ("run", "move")
+
+
+@pytest.mark.parametrize("name", ["queue", *(each.name for each in LOCAL)])
+def test_the_help_names_each_command_that_every_agent_has(name: str) -> None:
+    assert re.search(rf"(?<!\S)/{name}\b", HELP)
 
 
 def test_usage_title_and_odd_announcements() -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_bridge.protocol import Json, with_own_meta
 from acp_bridge.wire.jsonrpc import Ok
-from tests.commands.terminal.chat_bench import SESSION, chat
+from tests.commands.terminal.chat_bench import OPTIONS, SESSION, chat
 
 
 async def test_what_is_typed_to_search_answers_no_question(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ async def test_a_key_marks_an_answer_on_the_screen_and_enter_takes_it(tmp_path: 
         await running.terminal.shows("» y")
         assert running.bridge.answered == []
         running.type("\r")
-        await running.terminal.shows("Allow: rm -r /")
+        await running.terminal.shows("\nAllow\n")
         await running.bridge.until(lambda: running.bridge.answered)
         outcome = {"outcome": "selected", "optionId": "once"}
         assert running.bridge.answered == [Ok({"outcome": outcome})]
@@ -80,7 +81,7 @@ async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
         assert len(running.bridge.answered) == 1  # the first, withdrawn
         running.now += 1
         running.type("\r")
-        await running.terminal.shows("Allow: List files: argv: rm -r 'a b'")
+        await running.terminal.shows("\nAllow\n")
 
 
 @pytest.mark.hazard("V9")
@@ -91,6 +92,31 @@ async def test_what_is_asked_stands_beside_its_answers_however_long_it_is(tmp_pa
         running.ask("ls", rawInput={"command": "rm -r /", "note": another})
         await running.terminal.shows("about ls: command: rm -r /")
         await running.terminal.shows("1 or y: Allow")
+
+
+@pytest.mark.hazard("V9")
+@pytest.mark.parametrize(("columns", "rows"), [(40, 12), (30, 16), (80, 14)])
+async def test_what_is_asked_stands_beside_its_answers_on_a_small_terminal(
+    tmp_path: Path, columns: int, rows: int
+) -> None:
+    scope = "Always allow make install in this project and all folders below it"
+    lines = "".join(f"line {number}\n" for number in range(9))
+    async with chat(tmp_path, columns=columns, rows=rows) as running:
+        running.options = [*OPTIONS[:1], {**OPTIONS[1], "name": scope}, *OPTIONS[2:]]
+        await running.prompt("do")
+        running.ask("make install", content=[{"type": "diff", "path": "a", "newText": lines}])
+        await running.terminal.shows("3 or n: Reject")
+        await running.terminal.shows("about make install: ")
+        assert scope in " ".join(running.terminal.screen.split())
+        assert "»" in running.terminal.screen
+
+
+async def test_what_fits_on_the_screen_is_not_repeated_beside_its_answers(tmp_path: Path) -> None:
+    async with chat(tmp_path, columns=40, rows=12) as running:
+        await running.prompt("do")
+        running.ask("make install")
+        await running.terminal.shows("3 or n: Reject")
+        assert running.terminal.screen.count("make install") == 1
 
 
 async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path: Path) -> None:
@@ -109,7 +135,7 @@ async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path:
         await running.terminal.shows("* Alt-3 or Alt-n: Reject")
         assert not running.bridge.answered
         running.type("\r")
-        await running.terminal.shows("Reject: rm -r /")
+        await running.terminal.shows("\nReject\n")
         await running.terminal.shows("» yes it isy")
 
 
@@ -225,13 +251,57 @@ async def test_enter_for_a_question_that_was_settled_elsewhere_sends_nothing(
         running.type("y")
         await running.terminal.shows("* 1 or y: Allow")
         running.bridge.peer.cancel(first)
-        await running.terminal.shows("not asked any more: first")
+        await running.terminal.shows("no longer asked: first")
         running.now += 1
         running.type("\r")
         await running.terminal.shows("Enter again sends the line")
         assert len([c for c in running.bridge.calls if c.method == "session/prompt"]) == 1
         running.type("es\r")
         await running.prompted("yes")
+
+
+@pytest.mark.parametrize(
+    ("decided", "told"),
+    [
+        ({"decision": "allow", "by": "client"}, "Allowed by a person"),
+        (
+            {"decision": "deny", "by": "client", "name": "phone"},
+            "Denied by a person (token phone)",
+        ),
+        ({"decision": "cancelled", "by": "stop"}, "Cancelled by a Stop"),
+    ],
+)
+async def test_a_question_that_ends_elsewhere_is_followed_by_who_has_decided(
+    tmp_path: Path, decided: Json, told: str
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        request = running.ask("first")
+        await running.terminal.shows("1 or y: Allow")
+        running.bridge.peer.cancel(request)
+        call = {"sessionUpdate": "tool_call_update", "toolCallId": "t1"}
+        for _ in range(2):  # one question ends once
+            params = {"sessionId": SESSION, "update": call}
+            params = with_own_meta(params, {"decided": decided})
+            running.bridge.peer.notify("session/update", params)
+        await running.terminal.shows(f"no longer asked: first\n{told}\n")
+        assert running.terminal.everything.count(told) == 1
+
+
+async def test_one_own_answer_is_no_news(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask("first")
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 1
+        running.type("y\r")
+        await running.bridge.until(lambda: running.bridge.answered)
+        call = {"sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed"}
+        decided = {"decision": "allow", "by": "client", "option": "allow_once"}
+        params = with_own_meta({"sessionId": SESSION, "update": call}, {"decided": decided})
+        running.bridge.peer.notify("session/update", params)
+        await running.terminal.shows("✓ first")
+        assert "by a person" not in running.terminal.everything
 
 
 async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
@@ -244,7 +314,7 @@ async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
         await running.terminal.shows("1 or y: Allow")
         running.now += 1
         running.bridge.peer.cancel(first)
-        await running.terminal.shows("not asked any more: first")
+        await running.terminal.shows("no longer asked: first")
         await running.terminal.shows("second")
         running.type("y\r")
         await running.terminal.shows("* 1 or y: Allow")
@@ -252,7 +322,38 @@ async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
         running.type("\x7f1")
         running.now += 1
         running.type("\r")
-        await running.terminal.shows("Allow: second")
+        await running.terminal.shows("\nAllow\n")
+
+
+async def test_an_answer_below_its_question_repeats_neither_title_nor_content(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        diff = {"type": "diff", "path": "a.py", "oldText": "x = 1\n", "newText": "x = 2\n"}
+        running.ask("Change a.py", content=[diff])
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 1
+        running.type("y\r")
+        await running.terminal.shows("\nAllow\n")
+        assert running.terminal.everything.count("Change a.py") == 1
+        assert running.terminal.everything.count("x = 2") == 1
+
+
+async def test_an_answer_names_its_question_if_something_was_printed_in_between(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        title = "Change it " + "again " * 20
+        running.ask(title)
+        await running.terminal.shows("1 or y: Allow")
+        running.say("while you think\n\n")
+        await running.terminal.shows("while you think")
+        running.now += 1
+        running.type("y\r")
+        await running.terminal.shows("\nAllow: Change it again")
+        await running.terminal.hides(f"Allow: {title}")
 
 
 async def test_ctrl_c_stops_the_turn_and_takes_its_question_back(tmp_path: Path) -> None:

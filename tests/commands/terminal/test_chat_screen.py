@@ -241,6 +241,20 @@ async def test_a_paste_of_many_lines_and_ctrl_j_send_nothing(tmp_path: Path) -> 
         await running.prompted("one\ntwo\nthree\nfour\nfive")
 
 
+async def test_ctrl_u_empties_all_rows_before_the_cursor_and_ctrl_y_brings_them_back(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.terminal.shows("»")
+        running.type("one\x0atwo\x0athree")
+        await running.terminal.shows("» one\n  two\n  three")
+        running.type("\x15")
+        await running.terminal.hides("one")
+        await running.terminal.hides("two")
+        running.type("\x19\r")
+        await running.prompted("one\ntwo\nthree")
+
+
 async def test_shift_tab_sets_the_next_mode_and_mode_lists_them(tmp_path: Path) -> None:
     answers: Any = {"session/set_mode": {}}
     async with chat(tmp_path, opened=MODES, **answers) as running:
@@ -296,6 +310,26 @@ async def test_a_command_that_nobody_has_is_refused_with_the_nearest_names_and_a
         assert len(sent) == 6
 
 
+@pytest.mark.parametrize("typed", ["!ls", "!git log -3", "!"])
+async def test_a_line_for_a_shell_is_refused_and_with_a_space_before_it_sent(
+    tmp_path: Path, typed: str
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.terminal.shows("»")
+        running.type(f"{typed}\r")
+        await running.terminal.shows("the chat runs no commands of a shell")
+        assert not [call for call in running.bridge.calls if call.method == "session/prompt"]
+        await running.prompt(f" {typed}")
+
+
+@pytest.mark.parametrize("typed", ["!important: read this first\nthen that", "no! stop it", "!!"])
+async def test_an_exclamation_that_is_no_command_is_sent(tmp_path: Path, typed: str) -> None:
+    async with chat(tmp_path) as running:
+        await running.terminal.shows("»")
+        running.type(typed.replace("\n", "\x0a") + "\r")
+        await running.prompted(typed)
+
+
 async def test_slash_commands_and_files_are_completed(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main file.py").touch()
@@ -317,6 +351,39 @@ async def test_slash_commands_and_files_are_completed(tmp_path: Path) -> None:
                 "name": "src/main file.py",
             },
         ]
+
+
+async def test_enter_after_tab_sends_the_line_and_after_an_arrow_takes_the_choice(
+    tmp_path: Path,
+) -> None:
+    for name in ("one.py", "other.py"):
+        (tmp_path / name).touch()
+    async with chat(tmp_path, opened=MODES) as running:
+        await running.terminal.shows("»")
+        running.type("/mo")
+        await running.terminal.shows("  mode  show")
+        running.type("\t")
+        await running.terminal.shows("» /mode\n")
+        running.type("\r")
+        await running.terminal.shows("modes; /mode NAME sets one:")
+        running.type("look at @o")
+        await running.terminal.shows("  other.py")
+        running.type("\x1b[B\r")
+        await running.terminal.hides("  other.py")
+        await running.terminal.shows("» look at @one.py")
+        assert not [call for call in running.bridge.calls if call.method == "session/prompt"]
+        running.type("\r")
+        with anyio.fail_after(5):
+            await running.bridge.asked("session/prompt")
+
+
+async def test_a_completion_that_is_cut_says_so(tmp_path: Path) -> None:
+    async with chat(tmp_path, columns=40) as running:
+        commands = [{"name": "review", "description": "looks at all changes of this branch"}]
+        running.bridge.update(SESSION, "available_commands_update", availableCommands=commands)
+        await running.terminal.shows("»")
+        running.type("/rev")
+        await running.terminal.shows("  review  looks at all changes of thi...\n")
 
 
 async def test_the_words_that_a_command_lists_are_completed(tmp_path: Path) -> None:

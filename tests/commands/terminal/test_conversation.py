@@ -59,6 +59,19 @@ async def test_what_is_entered_before_the_session_is_open_is_sent_then_in_order(
         assert [prompt.text for prompt in talk.prompts.waiting] == ["two"]
 
 
+async def test_the_header_stands_below_a_replay_and_above_what_was_entered_before(
+    tmp_path: Path,
+) -> None:
+    talk, bridge = conversation(tmp_path), FakeBridge()
+    talk.enter("entered early")
+    async with connection_to(bridge, talk) as connection:
+        bridge.say(SESSION, "replayed", "user_message_chunk")
+        await settled(bridge)
+        talk.use(connection)
+        talk.opened(SESSION, {}, header="the header")
+        assert texts(talk) == ["replayed", "the header", "entered early"]
+
+
 async def test_of_a_long_replay_the_newest_blocks_are_shown_and_the_rest_is_counted(
     tmp_path: Path,
 ) -> None:

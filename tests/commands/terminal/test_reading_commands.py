@@ -284,6 +284,7 @@ async def test_a_session_is_written_as_html_into_a_file_that_is_not_there_yet(
     await keep(journal, FIRST, tmp_path, "Parser <b>", "one **two**", "<script>\x1b</script>")
     file = tmp_path / "project/session.html"
     assert said("show", "abcd", "--html", "session.html") == (0, "", "")
+    assert file.stat().st_mode & 0o777 == 0o600
     html = file.read_text("utf-8")
     assert "<h1>Parser &lt;b&gt;</h1>" in html
     assert "<p>one <strong>two</strong></p>" in html

@@ -149,7 +149,7 @@ async def test_alt_enter_sends_into_the_turn_that_runs_and_without_one_as_enter_
         assert steered.params["_meta"] == STEERS
         await running.terminal.shows("» also\n\n  waits: also\n\n»\n")
         running.type("/help\x1b\r")
-        await running.terminal.shows("Alt-Enter")
+        await running.terminal.until(lambda: "Alt-Enter" in running.terminal.everything)
         assert not running.bridge.notified  # no Escape of it was a Stop
         running.end_turn(call)
         running.end_turn(steered)

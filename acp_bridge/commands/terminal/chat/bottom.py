@@ -5,11 +5,15 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
+from prompt_toolkit.data_structures import Size
+
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.queue_shown import QueueShown
 from acp_bridge.commands.terminal.view.look import Look
 
 _MOST_WAITING: Final = 5
+#: empty rows, the input line and the status line, around a question and its answers.
+_ROWS_AROUND: Final = 5
 #: what stands before the chosen row, and before the others.
 CHOSEN: Final = "* "
 _OTHER: Final = "  "
@@ -34,25 +38,28 @@ def waiting(conversation: Conversation, look: Look) -> list[str]:
     return ["", *map(look.plain, shown)] if shown else []
 
 
-def asked(conversation: Conversation, look: Look, columns: int, line: str) -> list[str]:
+def asked(conversation: Conversation, look: Look, size: Size, line: str) -> list[str]:
     """Return the lines with the answers to the shown question and the keys that mark them.
 
-    Each answer is whole, since its end may say what it holds for. `line`: the text in the input
-    line. While that takes the keys, or the list of waiting prompts does, an answer needs Alt.
+    Each answer is whole, since its end may say what it holds for. `size`: the terminal's. `line`:
+    the text in the input line. While that takes the keys, or the list of waiting prompts does, an
+    answer needs Alt.
     """
     question, mark = conversation.questions.shown, conversation.questions.mark
     if question is None:
         return []
     alt = "" if conversation.keys_mark(line) or (mark and mark.typed) else "Alt-"
-    rows = [""]
-    if question.about:
-        rows += _wrapped(look.plain(f"about {question.about}"), columns, _OTHER)
+    rows = list[str]()
     for option in question.options:
         keys = " or ".join(alt + key for key in option.keys)
         marked = mark is not None and mark.option is option
         name = look.plain(f"{keys}: {option.name}")
-        rows += _wrapped(name, columns, CHOSEN if marked else _OTHER)
-    return rows
+        rows += _wrapped(name, size.columns, CHOSEN if marked else _OTHER)
+    about = []
+    if said := question.about.shown(size.columns, size.rows - len(rows) - _ROWS_AROUND):
+        most = max(1, size.rows // 4)
+        about = _wrapped(look.plain(f"about {said}"), size.columns, _OTHER, most)
+    return ["", *about, *rows]
 
 
 def status(conversation: Conversation, look: Look, line: str) -> str:
@@ -81,13 +88,15 @@ def status(conversation: Conversation, look: Look, line: str) -> str:
     return look.plain(f" {look.marks.dot} ".join(filter(None, parts)))
 
 
-def _wrapped(line: str, columns: int, indent: str) -> list[str]:
+def _wrapped(line: str, columns: int, indent: str, most: int | None = None) -> list[str]:
     return textwrap.wrap(
         line,
         max(columns - 1, 20),
         initial_indent=indent,
         subsequent_indent="    ",
         break_on_hyphens=False,
+        max_lines=most,
+        placeholder=" ...",
     )
 
 

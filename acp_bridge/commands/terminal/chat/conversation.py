@@ -7,6 +7,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,17 +33,19 @@ from acp_bridge.commands.terminal.chat.queue_changes import QueueChanges
 from acp_bridge.commands.terminal.chat.queue_shown import QueueShown
 from acp_bridge.commands.terminal.chat.unprinted import Unprinted
 from acp_bridge.commands.terminal.view.transcript import Transcript
-from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object
+from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object, own_meta
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import tool_calls
+from acp_bridge.view import decided
 from acp_bridge.view.block_text import one_line
-from acp_bridge.view.blocks import Line, Tone
+from acp_bridge.view.blocks import Block, Line, Tone
 from acp_bridge.view.settings_shown import Command, SettingsShown
 from acp_bridge.view.standing import Standing, standing
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds within which a second Ctrl-C leaves.
 _TWICE: Final = 2.0
+_MOST_WITHDRAWN: Final = 50
 
 
 class OtherSessions(Protocol):
@@ -97,6 +100,10 @@ class Conversation:
         self._changed, self._clock, self._ring = changed, clock, ring
         self._connection: Connection | None = None
         self._interrupted: float | None = None
+        #: the block of the shown question; None if it was printed on an earlier connection.
+        self._card: Block | None = None
+        #: the tool calls whose questions were withdrawn: it is not known yet who has decided.
+        self._withdrawn: deque[object] = deque(maxlen=_MOST_WITHDRAWN)
         #: a prompt without a turn was shown below the one whose turn runs.
         self._said_aside = False
 
@@ -106,8 +113,10 @@ class Conversation:
         """Use this connection to send from now on."""
         self._connection = connection
 
-    def opened(self, session_id: str, result: Json, *, live: bool = False) -> None:
-        """Note that the session is open and send the prompts entered before.
+    def opened(
+        self, session_id: str, result: Json, *, live: bool = False, header: str = ""
+    ) -> None:
+        """Note that the session is open, print the header, and send the prompts entered before.
 
         `live`: a turn may be running, so the last blocks of the transcript stay unfinished.
         """
@@ -117,6 +126,8 @@ class Conversation:
             self.transcript.end_turn()
         self.session_id = session_id
         self.unprinted.begin(session_id)
+        if header:
+            self.say(header)
         for prompt in [each for each in self.prompts.unanswered if each.sent is None]:
             self._send(prompt)
             if prompt.taken_back and prompt.sent and self._connection:
@@ -169,6 +180,7 @@ class Conversation:
                 update = params.get("update")
                 if isinstance(update, dict) and (news := self.shown.note_update(update)):
                     self.transcript.say(Line(news))
+                self._note_decided(params)
             case acp.ACCEPTED:
                 self.prompts.note_accepted(params.get("requestId"), params.get("promptId"))
                 self._begin_next()
@@ -200,7 +212,8 @@ class Conversation:
         request.give_up()
         was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
-            self.say(f"not asked any more: {_summary(asked)}")
+            self._withdrawn.append(asked.call.get("toolCallId"))
+            self.say(f"no longer asked: {_title(asked)}")
             if asked is was_shown:
                 self._show_question()
 
@@ -413,16 +426,28 @@ class Conversation:
     def _show_question(self) -> None:
         """Print the whole tool call that is asked about."""
         if (asked := self.questions.shown) is not None:
-            if self.back.prints(asked.id):
+            printed = self.back.prints(asked.id)
+            if printed:
                 self.transcript.ask(asked.call)
             self.unprinted.collect()
+            self._card = self.unprinted.newest if printed else None
             self._ring()
+
+    def _note_decided(self, params: Json) -> None:
+        """Print who has decided about a call whose question was withdrawn here."""
+        found = as_object(own_meta(params).get("decided"))
+        call_id = as_object(params.get("update")).get("toolCallId")
+        if found and call_id in self._withdrawn:
+            self._withdrawn.remove(call_id)
+            self.transcript.say_above(Line(decided.sentence(found)))
 
     def _answer(self, taken: Taken) -> None:
         asked, option = taken.asked, taken.option
         if isinstance(asked.request, BridgeRequest):
             asked.request.answer({"outcome": {"outcome": "selected", "optionId": option.id}})
-        self.say(f"{option.name}: {_summary(asked)}")
+        self.unprinted.collect()
+        below = self._card is self.unprinted.newest and not self.transcript.tail()
+        self.say(option.name if below else f"{option.name}: {_title(asked)}")
         self._show_question()
 
     def _was_set(self, kind: str, value: str, sent: Sent) -> None:
@@ -441,5 +466,5 @@ class Conversation:
             self.say(f"{kind}: {now.name}")
 
 
-def _summary(asked: Question) -> str:
-    return tool_calls.summary(asked.call)
+def _title(asked: Question) -> str:
+    return one_line(tool_calls.title(asked.call), 60)

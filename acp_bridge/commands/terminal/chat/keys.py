@@ -22,6 +22,7 @@ from acp_bridge.commands.terminal.chat.queue_keys import queue_bindings
 
 #: all keys that can mark an answer to a question.
 _MARKING: Final = "123456789yand"
+_TABS: Final = (Keys.Tab, Keys.BackTab)
 
 
 class Enter(Protocol):
@@ -36,20 +37,27 @@ def bindings(
     line: Buffer,
     enter: Enter,
     put: Callable[[str], None],
+    edit: Callable[[], None],
     leave: Callable[[], None],
 ) -> KeyBindingsBase:
     """Return the key bindings; `leave` ends the program.
 
-    `enter` gets the text that was typed, and `put` puts words into the input line.
+    `enter` gets the text that was typed, `put` puts words into the input line, and `edit` opens the
+    line in the user's editor.
     """
     keys = KeyBindings()
     _editing(keys, conversation, line, enter)
+    _rows(keys, line)
     _questions(keys, conversation, line)
     _stopping(keys, conversation, line, leave)
 
     @keys.add("c-o")
     def _open(_: KeyPressEvent) -> None:
         conversation.open_call()
+
+    @keys.add("c-x", "c-e")
+    def _edit(_: KeyPressEvent) -> None:
+        edit()
 
     @keys.add("c-z")
     def _suspend(event: KeyPressEvent) -> None:
@@ -128,16 +136,26 @@ def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter:
             line.insert_text(text)
 
     @keys.add("enter", filter=chosen)
-    def _take_completion(_: KeyPressEvent) -> None:
+    def _take_completion(event: KeyPressEvent) -> None:
         line.complete_state = None
+        if any(each.key in _TABS for each in event.previous_key_sequence[-1:]):  # as in a shell
+            _send(line, enter, steers=False)
 
     @keys.add("escape", filter=Condition(lambda: line.complete_state is not None))
     def _no_completion(_: KeyPressEvent) -> None:
         line.cancel_completion()
 
+
+def _rows(keys: KeyBindings, line: Buffer) -> None:
+    """Add the keys for a text of several rows."""
+
     @keys.add("c-j")
     def _new_line(_: KeyPressEvent) -> None:
         line.insert_text("\n")
+
+    @keys.add("c-u")
+    def _empty(event: KeyPressEvent) -> None:
+        event.app.clipboard.set_text(line.delete_before_cursor(line.cursor_position))
 
 
 def _send(line: Buffer, enter: Enter, *, steers: bool) -> None:

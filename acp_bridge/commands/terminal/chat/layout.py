@@ -48,7 +48,7 @@ def layout(
             _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look)), bottom.CHOSEN),
             _lines(
                 "class:asked",
-                lambda: bottom.asked(conversation, look, _columns(), line.text),
+                lambda: bottom.asked(conversation, look, get_app().output.get_size(), line.text),
                 bottom.CHOSEN,
             ),
             _lines("", lambda: [""]),
@@ -132,5 +132,6 @@ def _completions(line: Buffer, look: Look) -> StyleAndTextTuples:
         style = "class:chosen" if number == chosen else "class:quiet"
         meta = f"  {each.display_meta_text}" if each.display_meta_text else ""
         end = "" if number == first + _MOST_COMPLETIONS - 1 else "\n"
-        rows += [("", "  "), (style, look.plain(each.display_text + meta)), ("", end)]
+        shown = cut(look.plain(each.display_text + meta), _columns() - 2)
+        rows += [("", "  "), (style, shown), ("", end)]
     return rows

@@ -24,6 +24,8 @@ LOCAL: Final = (
 )
 #: a line that would be a command and nothing else; a path such as `/etc/hosts` is none.
 _WORD: Final = re.compile(r"/([\w.:-]+)")
+#: a line that is meant for a shell, as other chats take it.
+_SHELL: Final = re.compile(r"!(?: *[\w./~$-].*)?")
 _NEAREST: Final = 3
 _NOT_YET: Final = "the session is not open yet"
 _AS_IT_IS: Final = "Nothing was sent. With a space before it, it goes to the agent as it is."
@@ -31,7 +33,8 @@ _AS_IT_IS: Final = "Nothing was sent. With a space before it, it goes to the age
 HELP: Final = "\n".join(
     [
         "Enter sends; Ctrl-J begins a new line; Up and Down bring back what was entered, and"
-        " Ctrl-R searches it. @ names a file, / a command; Tab completes.",
+        " Ctrl-R searches it. @ names a file, / a command; Tab completes. Ctrl-U empties the line,"
+        " Ctrl-X Ctrl-E opens it in your editor.",
         "While a turn runs, what you enter waits for its end; Up on an empty line takes it back."
         " Alt-Enter sends the words into the turn, if the agent can take them; else they are the"
         " next prompt to run.",
@@ -43,8 +46,9 @@ HELP: Final = "\n".join(
         " the one before it.",
         "A permission: a key marks an answer on an empty line, Alt and the key at any time. Enter"
         " takes the marked answer; Esc or more text takes the mark away.",
-        "/new, /sessions ID and /fork leave for another session, /export writes this one to a"
-        " file.",
+        "/queue shows and changes what waits. /mode and /model list the modes and models, or set"
+        " one. /new or /clear, /sessions ID and /fork leave for another session, /export writes"
+        " this one to a file, /exit leaves, /help shows this.",
     ]
 )
 
@@ -78,10 +82,13 @@ def run(conversation: Conversation, text: str, leave: Callable[[], None]) -> boo
 
 
 def refuse_unknown(conversation: Conversation, text: str) -> bool:
-    """Refuse a line that is one unknown `/command` alone; returns False for any other line.
+    """Refuse a `!command`, and a line that is one unknown `/command`; False for any other line.
 
-    Nothing is refused before the agent has said which commands it has.
+    No `/command` is refused before the agent has said which commands it has.
     """
+    if _SHELL.fullmatch(text.rstrip()):
+        conversation.say(f"the chat runs no commands of a shell\n{_AS_IT_IS}", Tone.ERROR)
+        return True
     found = _WORD.fullmatch(text.rstrip())
     names = [command.name for command in commands(conversation)]
     if found is None or found[1] in names or not conversation.shown.commands:

@@ -245,9 +245,13 @@ class _Running:
             pass  # `_watch` reports it
         else:
             self.conversation.use(connection)
-            self.conversation.opened(opened.session_id, opened.result, live=opened.live)
+            self.conversation.opened(
+                opened.session_id,
+                opened.result,
+                live=opened.live,
+                header="" if again else self._header(as_object(about.get("agentInfo"))),
+            )
             if not again:
-                self._greet(as_object(about.get("agentInfo")))
                 self._send_first()
 
     async def _open_again(self, connection: Connection) -> Opened:
@@ -272,12 +276,12 @@ class _Running:
             self.conversation.enter(self._first)
             self._first = None
 
-    def _greet(self, agent: Json) -> None:
-        """Print the folder, the agent and how to get help: else the first screen would be empty."""
+    def _header(self, agent: Json) -> str:
+        """Return the line with the folder, the agent, and how to get help."""
         name = one_line(agent.get("title") or agent.get("name"), 60)
         folder = one_line(known.with_tilde(str(self._plan.folder)))
         how = "/help lists keys and commands, @ names a file"
-        self.conversation.say(f" {self._look.marks.dot} ".join(filter(None, (folder, name, how))))
+        return f" {self._look.marks.dot} ".join(filter(None, (folder, name, how)))
 
     def _note_rights(self, about: Json) -> None:
         """Make the chat read-only, and say so, if the client's login may only look."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from acp_bridge.commands.terminal.reminder import reminder
+from acp_bridge.commands.terminal.reminder import Reminder, reminder
 from acp_bridge.protocol import QUESTION, Json, as_object, objects, own_meta
 from acp_bridge.view.block_text import one_line
 
@@ -52,8 +52,8 @@ class Question:
     request: object
     call: Json
     options: tuple[Option, ...]
-    #: one line on what a long question is about, shown beside the options; "" for a short one.
-    about: str
+    #: what the question is about, shown beside the options if the call is not on the screen.
+    about: Reminder
     #: the same each time that it is asked; None if the bridge does not tell.
     id: object = None
 

@@ -59,6 +59,8 @@ class Screen:
         self._output = output or terminal_output(look)
         self._news = anyio.Event()
         self._leaves = False
+        #: set when the user's editor gives the terminal back; None: it was never given away.
+        self._back: anyio.Event | None = None
         self._renderer: Renderer | None = None
         self._line = Buffer(
             multiline=True,
@@ -72,7 +74,9 @@ class Screen:
         )
         self._app = ReflowingApplication(
             layout=layout(conversation, look, self._line, self._tail_lines),
-            key_bindings=bindings(conversation, self._line, self._enter, self._put, self.leave),
+            key_bindings=bindings(
+                conversation, self._line, self._enter, self._put, self._edit, self.leave
+            ),
             style=STYLE,
             output=self._output,
             input=keys,
@@ -124,6 +128,8 @@ class Screen:
     async def _draw_on(self) -> None:
         while True:
             await self._news.wait()
+            if self._back is not None:
+                await self._back.wait()
             self._news = anyio.Event()
             self._print()
             self._app.invalidate()
@@ -195,6 +201,12 @@ class Screen:
         """Put words into the input line, unless something was typed there meanwhile."""
         if not self._line.text:
             self._line.insert_text(text)
+
+    def _edit(self) -> None:
+        """Open the line in the editor that VISUAL or EDITOR names; nothing is printed meanwhile."""
+        back = self._back = anyio.Event()
+        self._release()  # else what is not written yet would erase what the editor shows
+        self._line.open_in_editor().add_done_callback(lambda _: back.set())
 
     def _enter(self, text: str, *, steers: bool) -> None:
         talk = self._conversation

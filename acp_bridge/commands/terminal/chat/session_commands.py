@@ -19,7 +19,7 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
-from acp_bridge.commands.terminal.writing import NotWritten, write_new
+from acp_bridge.commands.terminal.writing import NotWritten, write_text
 from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.view.block_text import harmless
 from acp_bridge.view.blocks import Tone
@@ -157,7 +157,7 @@ class SessionCommands:
             text = page(self._home, session)
         except JournalError as error:
             raise NotWritten(f"the session can't be read: {error}") from error
-        write_new(path, text)
+        write_text(path, text)
         return f"written: {path}"
 
 

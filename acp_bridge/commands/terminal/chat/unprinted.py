@@ -36,6 +36,8 @@ class Unprinted:
         self._begun = False
         self._left_out = 0
         self._taken = anyio.Event()
+        #: the block that was collected last.
+        self.newest: Block | None = None
 
     def begin(self, session_id: str) -> None:
         """End the replay: blocks are printed from now on, the first telling how many were left out.
@@ -69,7 +71,9 @@ class Unprinted:
 
     def collect(self) -> None:
         """Fetch the finished blocks from the transcript; during a replay keep the newest only."""
-        self._blocks += self._transcript.take_finished()
+        if finished := self._transcript.take_finished():
+            self.newest = finished[-1]
+        self._blocks += finished
         while not self._begun and len(self._blocks) > _MOST_REPLAYED:
             self._blocks.popleft()
             self._left_out += 1
