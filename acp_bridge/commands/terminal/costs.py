@@ -14,6 +14,7 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_spent
 from acp_bridge.commands.terminal.table import table
+from acp_bridge.commands.terminal.usages import Usages
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import Json
 
@@ -59,17 +60,20 @@ class Costs:
     elsewhere: int = 0
 
 
-def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Costs:
+def costs(
+    home: Path, listed: Iterable[SessionInfo], way: str, since: str, kept_in: Path | None = None
+) -> Costs:
     """Return the sums of the turns of the `listed` sessions, by a `way` of `WAYS`.
 
-    `since`: only turns that began then or later, in UTC as ISO 8601; "": all.
+    `since`: only turns that began then or later, in UTC as ISO 8601; "": all. `kept_in`: as for
+    `Usages`.
     """
-    found = Costs(way)
+    found, usages = Costs(way), Usages(home, kept_in)
     for info in listed:
         if info.updated_at < since:
             continue
         try:
-            used = turns_spent(home, info)
+            used = turns_spent(info, usages.of(info.session_id))
         except JournalError:
             found.unread.append(info.session_id)
             continue
@@ -80,6 +84,7 @@ def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Co
                 name = _name(info, each, way)
                 found.sums.setdefault(name, Sum(name)).add(each)
                 found.whole.add(each)
+    usages.keep()
     return found
 
 
