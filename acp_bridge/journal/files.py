@@ -11,7 +11,7 @@ from time import time, time_ns
 from typing import Final, TypeAlias
 
 from acp_bridge.journal import left_queue
-from acp_bridge.journal.connection import connect, journal_errors, wal_of
+from acp_bridge.journal.connection import connect, journal_errors
 from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.records import SessionInfo
@@ -271,6 +271,6 @@ def remove_files(path: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a database file, its logs first: they'd be played into a later file of its name."""
-    journal, shm = (path.with_name(f"{path.name}-{each}") for each in ("journal", "shm"))
-    for each in (wal_of(path), journal, path, shm):
-        each.unlink(missing_ok=True)
+    for end in ("-wal", "-journal", "", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}{end}")
