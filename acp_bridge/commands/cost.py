@@ -59,7 +59,7 @@ def _cost(given: Namespace, since: str, kept: Kept) -> int:
     except known.NotFound as why:
         return fail("cost", why)
     kept.fetch_all(info.session_id for info in listed if info.updated_at >= since)
-    counted = costs(kept.home, listed, given.by, since)
+    counted = costs(kept.home, listed, given.by, since, kept.usages)
     if given.json:
         return print_json(costs_as_json(counted))
     return print_text(costs_table(counted, columns()))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
-from time import time
+from time import time, time_ns
 from typing import Final, TypeAlias
 
 from acp_bridge.journal import left_queue
-from acp_bridge.journal.connection import connect, journal_errors, wal_of
+from acp_bridge.journal.connection import connect, journal_errors
 from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.records import SessionInfo
@@ -19,14 +19,44 @@ from acp_bridge.journal.schema import SESSION_SCHEMA, make_file, make_folder, mi
 
 #: the SQL in the place of a column that files of earlier versions lack.
 _EARLIER: Final = {"agent_info": "NULL", "prompted": "EXISTS (SELECT 1 FROM prompts)"}
+#: A file that was changed so short ago may be changed again without another stamp.
+_UNSURE_NS: Final = 2_000_000_000
 _INFO: Final = tuple(field.name for field in fields(SessionInfo))
 
 
 def stamp_of(path: Path) -> object:
     """Return a stamp that changes whenever anybody opens a session's file for writing."""
     with journal_errors():
-        at = [each.stat() if each.exists() else None for each in (path, wal_of(path))]
-        return [each and (each.st_mtime_ns, each.st_size, each.st_ino) for each in at]
+        return _stamp(_stats(path))
+
+
+def sure_stamp(path: Path) -> str | None:
+    """Return the stamp of a session's file as text; None if there is no file.
+
+    It is empty if the file was changed so lately that another change might not change the stamp.
+    Raises JournalError.
+    """
+    with journal_errors():
+        stats = _stats(path)
+    newest = max((each.st_mtime_ns for each in stats if each), default=None)
+    if newest is None:
+        return None
+    return str(_stamp(stats)) if time_ns() - newest > _UNSURE_NS else ""
+
+
+def _stats(path: Path) -> list[os.stat_result | None]:
+    """Return the status of a session's file, and of its WAL; None for a file that is missing."""
+    stats: list[os.stat_result | None] = []
+    for each in (path, f"{path}-wal"):
+        try:
+            stats.append(os.stat(each))
+        except (FileNotFoundError, NotADirectoryError):
+            stats.append(None)
+    return stats
+
+
+def _stamp(stats: list[os.stat_result | None]) -> list[tuple[int, int, int] | None]:
+    return [each and (each.st_mtime_ns, each.st_size, each.st_ino) for each in stats]
 
 
 def make_folders(home: Path) -> None:
@@ -241,6 +271,6 @@ def remove_files(path: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a database file, its logs first: they'd be played into a later file of its name."""
-    journal, shm = (path.with_name(f"{path.name}-{each}") for each in ("journal", "shm"))
-    for each in (wal_of(path), journal, path, shm):
-        each.unlink(missing_ok=True)
+    for end in ("-wal", "-journal", "", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}{end}")

@@ -15,7 +15,6 @@ and the prompts that wait, is read again when the session's file has changed.
 import logging
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -25,9 +24,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from acp_bridge.journal import prompt_rows
-from acp_bridge.journal.connection import connect, journal_errors, wal_of
+from acp_bridge.journal.connection import connect, journal_errors
 from acp_bridge.journal.errors import JournalError
-from acp_bridge.journal.files import stamp_of
+from acp_bridge.journal.files import sure_stamp
 from acp_bridge.journal.history import Row, snapshot
 from acp_bridge.journal.index import locked
 from acp_bridge.journal.merge import merged
@@ -54,8 +53,6 @@ _PIECE: Final = 20_000
 #: the most sessions, or characters, that are written at once.
 _AT_ONCE: Final = 50
 _CHARACTERS: Final = 4_000_000
-#: A file that was changed so short ago may be changed again without another stamp.
-_UNSURE_NS: Final = 2_000_000_000
 _ROW: Final = "SELECT coalesce(CAST(lines AS BLOB), x'') FROM updates WHERE id = ?"
 #: Thai, Lao, Burmese, Khmer, Chinese and Japanese stand without spaces between their words: in the
 #: index each of their characters is a word, between two `_SPACE`, which are no part of any word.
@@ -236,14 +233,10 @@ def _read_changed(
 
 
 def _stamp(path: Path) -> str | None:
-    """Return the stamp of a file, None if it is gone.
-
-    It is empty if the file was changed so lately that another change might not change the stamp.
-    """
+    """Return what `sure_stamp` does, None also for a file that can't be looked at."""
     try:
-        newest = max(each.stat().st_mtime_ns for each in (path, wal_of(path)) if each.exists())
-        return str(stamp_of(path)) if time.time_ns() - newest > _UNSURE_NS else ""
-    except (OSError, ValueError, JournalError):  # it is gone, and its bridge deletes it
+        return sure_stamp(path)
+    except JournalError:
         return None
 
 
@@ -253,10 +246,9 @@ def _read(path: Path, known: Known, stamp: str) -> Read:
         found = db.execute("SELECT merged_to FROM session").fetchone()
         merged_to = int(found[0] or 0) if found else 0
         last = db.execute(_ROW, (known.last,)).fetchone()
-    anew = not last or _sum(last[0]) != known.sum
-    rows = snapshot(path, 0 if anew else known.last)
-    stay = [row for row in rows if row.id <= merged_to]
-    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
+        anew = not last or _sum(last[0]) != known.sum
+        rows = snapshot(path, 0 if anew else known.last)
+        stay = [row for row in rows if row.id <= merged_to]
         stays = [*_said(db, stay)]
         may_change = [*_said(db, rows[len(stay) :]), *_waiting(db)]
     if stay:
@@ -309,11 +301,13 @@ def _parts(read: Iterable[Read]) -> Iterator[list[Read]]:
     Each has `_AT_ONCE` sessions or a few more than `_CHARACTERS` characters at most.
     """
     part: list[Read] = []
+    size = 0
     for each in read:
         part.append(each)
-        if len(part) == _AT_ONCE or sum(one.size for one in part) > _CHARACTERS:
+        size += each.size
+        if len(part) == _AT_ONCE or size > _CHARACTERS:
             yield part
-            part = []
+            part, size = [], 0
     if part:
         yield part
 

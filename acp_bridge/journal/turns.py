@@ -46,13 +46,22 @@ def read(db: sqlite3.Connection) -> list[TurnRow]:
     out (invariant K2).
     """
     times = _settings(db, "turn")
-    rows = [row for (row,) in _readable(db, "SELECT DISTINCT turn FROM updates")]
-    had = {seq for seq in rows if isinstance(seq, int)}
+    prompts = sorted(prompt_rows.read(db, ()), key=lambda row: row.seq)
+    began = {row.seq: _text(times.get(f"{prompt_rows.BEGAN}{row.seq}")) for row in prompts}
+    had = (
+        set() if all(began.values()) else _with_updates(db)
+    )  # only where needed: all rows are read
     return [
         TurnRow(prompt, start, _text(times.get(f"{prompt_rows.ENDED}{prompt.seq}")))
-        for prompt in sorted(prompt_rows.read(db, ()), key=lambda row: row.seq)
-        if (start := _text(times.get(f"{prompt_rows.BEGAN}{prompt.seq}"))) or prompt.seq in had
+        for prompt in prompts
+        if (start := began[prompt.seq]) or prompt.seq in had
     ]
+
+
+def _with_updates(db: sqlite3.Connection) -> set[int]:
+    """Return the numbers of the turns that have updates; raises sqlite3.Error."""
+    rows = [row for (row,) in _readable(db, "SELECT DISTINCT turn FROM updates")]
+    return {seq for seq in rows if isinstance(seq, int)}
 
 
 def usage(db: sqlite3.Connection) -> list[tuple[int, dict[str, Any]]]:

@@ -19,6 +19,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.agents import lease
+from acp_bridge.commands.terminal import usages
 from acp_bridge.commands.terminal.stored import Holder, Kept
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.journal.connection import in_thread, journal_errors
@@ -41,6 +42,8 @@ _HOLDERS: Final = (
 _STATES: Final = "SELECT name, fence, applied FROM acp_bridge.sessions WHERE NOT deleted"
 #: the file that has, as JSON, the states of the sessions that were fetched with others.
 _FETCHED: Final = "fetched.json"
+#: the file that has what the copies have of usage.
+_USAGES: Final = "usages.jsonl"
 
 
 @contextmanager
@@ -63,6 +66,7 @@ class Copies(Kept):
     def __init__(self, url: DatabaseUrl, home: Path) -> None:
         """`home`: the data folder. Touches nothing yet."""
         super().__init__(home / "databases" / url.folder / "read")
+        self.usages = self.home / _USAGES
         self._url = url
         self._journal = Journal(self.home)
         self._locks: list[int] = []
@@ -173,6 +177,7 @@ class Copies(Kept):
             for path in gone:
                 remove_files(path)
                 forget(self.home / SEARCHED, path)
+            usages.forget(self.home / _USAGES, [path.stem for path in gone])
 
 
 def _is_as_new(path: Path, applied: int) -> bool:

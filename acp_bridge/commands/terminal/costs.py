@@ -14,6 +14,7 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_spent
 from acp_bridge.commands.terminal.table import table
+from acp_bridge.commands.terminal.usages import Usages
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import Json
 
@@ -72,17 +73,20 @@ def _weight(each: Sum) -> tuple[float, int, str]:
     return max(each.spent.costs.values(), default=0.0), tokens, each.used_at
 
 
-def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Costs:
+def costs(
+    home: Path, listed: Iterable[SessionInfo], way: str, since: str, kept_in: Path | None = None
+) -> Costs:
     """Return the sums of the turns of the `listed` sessions, by a `way` of `WAYS`.
 
-    `since`: only turns that began then or later, in UTC as ISO 8601; "": all.
+    `since`: only turns that began then or later, in UTC as ISO 8601; "": all. `kept_in`: as for
+    `Usages`.
     """
-    found = Costs(way)
+    found, usages = Costs(way), Usages(home, kept_in)
     for info in listed:
         if info.updated_at < since:
             continue
         try:
-            used = turns_spent(home, info)
+            used = turns_spent(info, usages.of(info.session_id))
         except JournalError:
             found.unread.append(info.session_id)
             continue
@@ -94,6 +98,7 @@ def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Co
                 new = Sum(name, info.title or "", info.updated_at)
                 found.sums.setdefault(name, new).add(each)
                 found.whole.add(each)
+    usages.keep()
     return found
 
 

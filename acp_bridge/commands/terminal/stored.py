@@ -31,6 +31,8 @@ class Kept:
         self.home = home
         #: the bridges that have sessions of a database, by the sessions' ids.
         self.holders: Mapping[str, Holder] = {}
+        #: the file that keeps figures of usage (`Usages`); None for a data folder.
+        self.usages: Path | None = None
 
     def fetch(self, session_id: str, *, memory: bool = False) -> None:
         """Bring a session's file up to date: a data folder's always is. Raises JournalError.

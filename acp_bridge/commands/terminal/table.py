@@ -32,7 +32,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], columns: int | Non
 
 def width(text: str) -> int:
     """Return how many terminal columns a harmless line takes."""
-    return sum(map(_columns, text))
+    return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def cut(text: str, columns: int) -> str:

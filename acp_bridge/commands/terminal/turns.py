@@ -12,8 +12,9 @@ from acp_bridge.agents import lease
 from acp_bridge.agents.usage_figures import Span, is_amount, of_agent
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal.kept import local_time, updates_in_turns, who
-from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_spent, usage
+from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_spent
 from acp_bridge.commands.terminal.table import table
+from acp_bridge.commands.terminal.usages import usage, used
 from acp_bridge.journal import Journal, SessionInfo
 from acp_bridge.journal.reading import turns_of
 from acp_bridge.journal.turns import TurnRow
@@ -64,9 +65,9 @@ def turns(home: Path, info: SessionInfo) -> list[Turn]:
     """Return the turns of a session in order. Raises JournalError."""
     live = lease.is_held(Journal(home).lock_path(info.session_id))
     rows = turns_of(home, info.session_id)
-    used = {each.told.turn: each for each in turns_spent(home, info)}
+    spent = {each.told.turn: each for each in turns_spent(info, used(home, info.session_id))}
     found = {
-        row.prompt.seq: Turn(row, live and row.prompt.outcome is None, used.get(row.prompt.seq))
+        row.prompt.seq: Turn(row, live and row.prompt.outcome is None, spent.get(row.prompt.seq))
         for row in rows
     }
     for turn, params in updates_in_turns(home, info):

@@ -32,21 +32,35 @@ _LONG: Final = 8 * 1024 * 1024
 _TOGETHER: Final = 2 * 1024 * 1024
 #: how far in the past a file that was made has been changed last, as its time says.
 _PAST_NS: Final = 5_000_000_000
-#: rows of three kinds, those of one session together: its head, its base, and its writes.
+#: rows of four kinds, those of one session together: its head, its base, its long writes, and its
+#: short writes, up to a hundred in a row: each row takes time here.
 _ROWS: Final = """
 COPY (
-  SELECT name, 0, applied, session_id, fence, int8send(base) FROM acp_bridge.sessions
-  WHERE name = ANY(%(names)s) AND NOT deleted
+  WITH behind AS (
+    SELECT name, n, statements, turn, lines,
+      octet_length(statements) + coalesce(octet_length(lines), 0) < 2000 AS short
+    FROM acp_bridge.writes JOIN acp_bridge.sessions USING (name)
+    WHERE name = ANY(%(names)s) AND n > base
+  )
+  SELECT name, 0, applied, session_id, fence, int8send(base),
+    NULL::bigint[], NULL::text[], NULL::bigint[], NULL::bytea[]
+  FROM acp_bridge.sessions WHERE name = ANY(%(names)s) AND NOT deleted
   UNION ALL
-  SELECT name, 1, part, NULL, 0, data FROM acp_bridge.bases WHERE name = ANY(%(names)s)
+  SELECT name, 1, part, NULL, 0, data, NULL, NULL, NULL, NULL
+  FROM acp_bridge.bases WHERE name = ANY(%(names)s)
   UNION ALL
-  SELECT name, 2, n, statements, turn, lines
-  FROM acp_bridge.writes JOIN acp_bridge.sessions USING (name)
-  WHERE name = ANY(%(names)s) AND n > base
+  SELECT name, 2, n, statements, turn, lines, NULL, NULL, NULL, NULL FROM behind WHERE NOT short
+  UNION ALL
+  SELECT name, 3, min(n), NULL, 0, NULL,
+    array_agg(n), array_agg(statements), array_agg(turn), array_agg(lines)
+  FROM behind WHERE short GROUP BY name, n / 100
   ORDER BY 1, 2, 3
 ) TO STDOUT (FORMAT BINARY)
 """
-_TYPES: Final = ("text", "int4", "int8", "text", "int8", "bytea")
+_TYPES: Final = (
+    *("text", "int4", "int8", "text", "int8", "bytea"),
+    *("int8[]", "text[]", "int8[]", "bytea[]"),
+)
 
 
 @dataclass(slots=True)
@@ -62,6 +76,20 @@ class _Session:
     parts: list[tuple[int, bytes]] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     size: int = 0
+
+    def take(self, kind: int, row: Row, short: Iterable[Row]) -> None:
+        """Take a part of the base, or writes: `row`, or those in `short`.
+
+        One that is too long by now keeps none.
+        """
+        taken = [*short] if kind == 3 else [row]
+        self.size += sum(each.size for each in taken)
+        if self.size > _LONG:
+            self.parts, self.rows = [], []
+        elif kind == 1:
+            self.parts.append((row.n, row.lines or b""))
+        else:
+            self.rows += taken
 
 
 async def fetch(connection: Connection, paths: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
@@ -97,25 +125,16 @@ async def _sessions(connection: Connection, names: list[str]) -> AsyncIterator[_
     session: _Session | None = None
     async with connection.cursor() as cursor, cursor.copy(_ROWS, {"names": names}) as rows:
         rows.set_types(_TYPES)
-        async for name, kind, n, text, number, data in rows.rows():
+        async for name, kind, n, text, number, data, *short in rows.rows():
             if kind == 0:
                 if session:
                     yield session
                 session = _Session(name, text, (number, n), int.from_bytes(data))
             elif session and session.name == name:
-                _take(session, kind, Row(n, text or "", number, data))
+                given = zip(*short, strict=True) if kind == 3 else ()
+                session.take(kind, Row(n, text or "", number, data), (Row(*each) for each in given))
     if session:
         yield session
-
-
-def _take(session: _Session, kind: int, row: Row) -> None:
-    session.size += row.size
-    if session.size > _LONG:
-        session.parts, session.rows = [], []
-    elif kind == 1:
-        session.parts.append((row.n, row.lines or b""))
-    else:
-        session.rows.append(row)
 
 
 def _make_all(
@@ -135,11 +154,10 @@ def _make_all(
                 draft.rename(path)
         except JournalError as error:
             event("journal.failed", session=session.session_id, what=error)
-        else:
-            made[session.session_id] = session.state
-        finally:
             with suppress(OSError):
                 remove(draft)
+        else:
+            made[session.session_id] = session.state
     return made
 
 
@@ -149,10 +167,11 @@ def _make(session: _Session, draft: Path) -> None:
     make_file(draft)
     draft.write_bytes(whole.joined(session.parts))
     whole.check_base(draft)
+    rows = sorted(session.rows, key=lambda row: row.n)
     with closing(log._opened(draft, session.session_id, "MEMORY")) as copy:
-        last = whole.follow((row.n for row in session.rows), session.base)
-        if session.rows:
-            log._make(copy, session.rows)
+        last = whole.follow((row.n for row in rows), session.base)
+        if rows:
+            log._make(copy, rows)
         whole.check_last(last, session.state[1])
 
 

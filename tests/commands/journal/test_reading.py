@@ -13,6 +13,7 @@ from acp_bridge.commands import own_bridge
 from acp_bridge.settings import DatabaseUrl
 from tests.commands.journal.conftest import Ran
 from tests.commands.journal.homes import FIRST, SECOND, at_database
+from tests.journal.files import mode
 
 Said = Callable[..., tuple[int, str, str]]
 
@@ -78,6 +79,40 @@ def test_a_session_whose_lease_is_over_is_held_by_nobody(said: Said, database: D
     assert said("ps")[1] == "No live sessions.\n"
 
 
+def write(database: DatabaseUrl, session_id: str, sql: str) -> None:
+    """Let another machine make a write in a session: a statement without values."""
+    statements = json.dumps([[sql, []]]).replace("'", "''")
+    at_database(
+        database,
+        f"INSERT INTO acp_bridge.writes SELECT name, applied + 1, '{statements}', 0, NULL"
+        f" FROM acp_bridge.sessions WHERE session_id = '{session_id}';"
+        f"UPDATE acp_bridge.sessions SET applied = applied + 1 WHERE session_id = '{session_id}'",
+    )
+
+
+def delete(database: DatabaseUrl, session_id: str) -> None:
+    """Let another machine delete a session."""
+    at_database(
+        database,
+        "UPDATE acp_bridge.listing SET changes = changes + 1;"
+        "UPDATE acp_bridge.sessions SET deleted = true, changed = changes FROM acp_bridge.listing"
+        f" WHERE session_id = '{session_id}'",
+    )
+
+
+def of_model(name: str) -> str:
+    """Return the statement that notes the model of the first turn."""
+    return f"""INSERT OR REPLACE INTO settings VALUES ('usage:1', '{{"model": "{name}"}}')"""
+
+
+def without_content(copy: Path) -> None:
+    """Make a file unreadable for SQLite, and leave its inode, its size and its times."""
+    before = copy.stat()
+    with copy.open("r+b") as file:
+        file.write(bytes(before.st_size))
+    os.utime(copy, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def test_a_session_of_a_database_is_shown_as_it_is_there_now(
     said: Said, database: DatabaseUrl
 ) -> None:
@@ -87,14 +122,7 @@ def test_a_session_of_a_database_is_shown_as_it_is_there_now(
     assert "then (left over)" in out
     hold(database, FIRST)
     assert "then (waiting)" in said("show", FIRST[:8])[1]
-    at_database(
-        database,
-        "INSERT INTO acp_bridge.writes SELECT name, 1,"
-        """ '[["UPDATE prompt_params SET params = replace(params, ''then'', ''later'')", []]]',"""
-        " 0, NULL"
-        f" FROM acp_bridge.sessions WHERE session_id = '{FIRST}';"
-        f"UPDATE acp_bridge.sessions SET applied = 1 WHERE session_id = '{FIRST}'",
-    )
+    write(database, FIRST, "UPDATE prompt_params SET params = replace(params, 'then', 'later')")
     assert "later (waiting)" in said("show", FIRST[:8])[1]
 
 
@@ -103,12 +131,7 @@ def test_what_was_deleted_in_a_database_leaves_the_copies_that_were_read(
 ) -> None:
     said("show", FIRST)
     (copy,) = tmp_path.glob("other/databases/*/read/sessions/*.db")
-    at_database(
-        database,
-        "UPDATE acp_bridge.listing SET changes = changes + 1;"
-        "UPDATE acp_bridge.sessions SET deleted = true, changed = changes FROM acp_bridge.listing"
-        f" WHERE session_id = '{FIRST}'",
-    )
+    delete(database, FIRST)
     assert set(listed(said, "sessions")) == {SECOND}
     assert not copy.exists()
     assert said("show", FIRST)[0] == 1
@@ -133,6 +156,62 @@ def test_what_the_sessions_of_a_database_used_is_summed_up(said: Said) -> None:
     assert (code, err) == (0, "")
     (line,) = map(json.loads, out.splitlines())
     assert (line["name"], line["turns"]) == ("an-agent", 2)
+
+
+@pytest.mark.parametrize(
+    "words", [("cost", "--by", "model", "--json"), ("sessions", "--search", "please", "--json")]
+)
+def test_no_copy_of_a_session_that_has_not_changed_is_opened_again(
+    said: Said, tmp_path: Path, database: DatabaseUrl, words: tuple[str, ...]
+) -> None:
+    write(database, FIRST, of_model("opus"))
+    first = said(*words)
+    assert (first[0], first[1].count("\n"), first[2]) == (0, 2, "")
+    copies = [*tmp_path.glob("other/databases/*/read/sessions/*.db")]
+    assert len(copies) == 2
+    for copy in copies:
+        without_content(copy)
+    assert said(*words) == first
+    write(database, SECOND, of_model("sonnet"))
+    write(database, SECOND, "UPDATE prompt_params SET params = replace(params, 'please', 'do')")
+    assert said(*words)[1] not in ("", first[1])
+
+
+def test_what_deleted_sessions_of_a_database_used_leaves_the_data_folder(
+    said: Said, tmp_path: Path, database: DatabaseUrl
+) -> None:
+    write(database, FIRST, of_model("opus"))
+    write(database, SECOND, of_model("sonnet"))
+    said("cost")
+    (kept,) = tmp_path.glob("other/databases/*/read/usages.jsonl")
+    assert ("opus" in kept.read_text(), "sonnet" in kept.read_text()) == (True, True)
+    assert mode(kept) == 0o600
+    delete(database, FIRST)
+    said("sessions")
+    assert ("opus" in kept.read_text(), "sonnet" in kept.read_text()) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "usages 0\n[]\n", "usages 1\n[1]\n{}\n[[[\nnull\n", "\udcff"]
+)
+def test_kept_figures_that_are_damaged_or_of_another_version_are_made_again(
+    said: Said, tmp_path: Path, damage: str
+) -> None:
+    first = said("cost")
+    (kept,) = tmp_path.glob("other/databases/*/read/usages.jsonl")
+    whole = kept.read_bytes()
+    kept.write_bytes(damage.encode(errors="surrogateescape"))
+    assert said("cost") == first
+    assert kept.read_bytes() == whole
+
+
+def test_cost_keeps_nothing_in_a_data_folder(
+    said: Said, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ACP_BRIDGE_JOURNAL")
+    before = sorted(home.iterdir())
+    assert said("cost", "--home", str(home))[0] == 0
+    assert sorted(home.iterdir()) == before
 
 
 def test_a_session_of_a_database_is_exported_with_what_the_built_in_agent_remembers(
