@@ -12,6 +12,8 @@ Invariants
   its open sessions again under that name. The guards get no later deadline before it has done so.
 - Whatever became of the lease, only a session's row says who has the session. So the rows of all
   open sessions are looked at twice a second. A session that another bridge has is lost at once.
+- A session that was closed while the database was away is free a moment after it is back, however
+  long the lease is.
 """
 
 from __future__ import annotations
@@ -172,11 +174,14 @@ class Lease:
                 wait = self._seconds / _RENEWALS
 
     async def _look_for(self, seconds: float) -> None:
-        """Look at the open sessions again and again for so long, or until a look fails."""
+        """Look at the open sessions again and again for so long, or until a look fails.
+
+        Sessions that were left, and that the database does not know of yet, are let go as well.
+        """
         due = now() + seconds
         while (left := due - now()) > 0:
             await anyio.sleep(min(left, _LOOK))
-            if self.had() and not await self._works(self._look):
+            if (self.had() or self._left) and not await self._works(self._look):
                 return
 
     async def _watch(self) -> None:
@@ -221,6 +226,7 @@ class Lease:
 
     async def _look(self) -> None:
         async with self._database.connection(_ANSWER, first=True) as connection:
+            await self._let_go(connection)
             await self._take_again(connection)
 
     async def _take_again(self, connection: AsyncConnection[Any]) -> None:
