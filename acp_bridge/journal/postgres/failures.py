@@ -32,6 +32,10 @@ _AWAY: Final = {
     "40": "the database was held by another for too long",
     "25P": "the database was left waiting for too long",
 }
+#: the texts of a DatabaseAway without an error of the database: nothing is known; the log of a
+#: session in the database goes on otherwise than here, which nobody but a person can have done.
+UNREACHED: Final = _FAILED + _AWAY["08"]
+OTHERS: Final = f"{_FAILED}the database has other writes of this session than this machine"
 #: no SQLSTATEs: the way to the database is not safe, for these reasons.
 _UNSAFE, _OTHER_NAME, _UNSIGNED = "unsafe", "other name", "unsigned"
 #: no SQLSTATEs: what a pooler before the database does not do.
@@ -101,7 +105,7 @@ def failure(error: psycopg.Error) -> JournalError:
             f"{_FAILED}the database refuses what is to be written ({_code(error)})"
         )
     if not state and isinstance(error, psycopg.OperationalError):
-        return DatabaseAway(_FAILED + _AWAY["08"])
+        return DatabaseAway(UNREACHED)
     return DatabaseAway(f"{_FAILED}the database reports an error ({_code(error)})")
 
 

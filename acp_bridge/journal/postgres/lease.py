@@ -22,6 +22,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -38,6 +39,7 @@ from acp_bridge.journal.errors import (
     UnknownSession,
 )
 from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres.again import repeated
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.log import Head, head
 from acp_bridge.journal.postgres.tables import KNOWN
@@ -274,7 +276,7 @@ class Lease:
         await self.begin()
         self._left.pop(file_name(session_id), None)
         try:
-            return await self._claim(session_id)
+            return await repeated(partial(self._claim, session_id))
         except BaseException:  # it may be ours all the same
             self._left[file_name(session_id)] = 0
             raise
