@@ -59,6 +59,24 @@ async def test_the_isolation_that_a_database_has_set_refuses_no_prompt_through_a
                     assert await stopped(client, each, within=10) == "end_turn"
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+async def test_a_pooler_that_gives_a_bridge_few_connections_refuses_nothing_and_lives_on(
+    world: World, server: Cluster, size: int
+) -> None:
+    world.repeats = True
+    new = {"cwd": str(world.cwd), "mcpServers": []}
+    with pgbouncer(server, "session", f"default_pool_size = {size}") as folder:
+        machine = Machine(world, through(server.new_database(), folder), "here")
+        async with machine.bridge(session=False) as client:
+            opened = [client.send_request("session/new", new) for _ in range(4)]
+            answers = [await client.answer_to(each, 20) for each in opened]
+            sessions = [each["result"]["sessionId"] for each in answers]
+            for number in range(10):
+                asked = [client.send_prompt(f"say {number}", session) for session in sessions]
+                for each in asked:
+                    assert await stopped(client, each, within=10) == "end_turn"
+
+
 async def test_a_pooler_that_allows_no_transactions_is_refused_with_a_sentence(
     world: World, server: Cluster
 ) -> None:

@@ -16,7 +16,7 @@ import psycopg
 
 from acp_bridge.journal.errors import DatabaseAway
 from acp_bridge.journal.postgres import tables
-from acp_bridge.journal.postgres.failures import failure, refuses_options
+from acp_bridge.journal.postgres.failures import failure, has_no_room, refuses_options
 from acp_bridge.journal.postgres.silence import BoundedConnection, NoAnswer, Silence, silent
 from acp_bridge.runtime import waits
 from acp_bridge.settings import DatabaseUrl
@@ -75,6 +75,10 @@ class Database:
         #: False behind a pooler, which refuses settings as options, or leaves them out.
         self._takes_options = True
         self._limit = anyio.Semaphore(_KEPT)
+        #: how many have a connection, or wait for one.
+        self._users = 0
+        #: set when a connection is free again.
+        self._back = anyio.Event()
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -136,8 +140,9 @@ class Database:
     @asynccontextmanager
     async def _used(self) -> AsyncIterator[BoundedConnection]:
         connection = None
+        self._users += 1
         try:
-            connection = await self._kept() or await self._connect()
+            connection = await self._kept() or await self._new_or_back()
             yield connection
         except psycopg.Error as error:
             await self._throw_away(connection)
@@ -149,10 +154,46 @@ class Database:
         except BaseException:
             await self._throw_away(connection)
             raise
+        finally:
+            self._users -= 1
         if connection.closed or len(self._free) >= _KEPT:
             await connection.close()
         else:
             self._free.append(connection)
+            self._back.set()
+            self._back = anyio.Event()
+
+    async def _new_or_back(self) -> BoundedConnection:
+        """Return a new connection, or one that another caller gives back before that is there.
+
+        A server or a pooler may give this bridge only a few. If it gives no more at once, one of
+        those is waited for. Raises psycopg.Error, DatabaseRefuses.
+        """
+        if self._users == 1:
+            return await self._connect()
+        found: list[BoundedConnection] = []
+        failed: list[Exception] = []
+
+        async def dial(scope: anyio.CancelScope) -> None:
+            try:
+                found.append(await self._connect())
+            except Exception as error:
+                failed.append(error)
+                if has_no_room(error):
+                    scope.deadline = anyio.current_time() + self._patience
+                    return
+            scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(dial, tasks.cancel_scope)
+            while not (connection := await self._kept()):
+                await self._back.wait()
+            found.append(connection)
+            tasks.cancel_scope.cancel()
+        if not found:
+            raise failed[0]
+        self._free += found[1:]
+        return found[0]
 
     async def _kept(self) -> BoundedConnection | None:
         """Return a free connection that the server has not closed, None if there is none.

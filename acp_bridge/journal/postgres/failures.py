@@ -124,6 +124,13 @@ def refuses_options(error: psycopg.Error) -> bool:
     return _said(error) == _STARTUP
 
 
+def has_no_room(error: Exception) -> bool:
+    """Return whether a connection was refused because there are as many as are allowed."""
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    return (error.sqlstate or _said(error)) == "53300"
+
+
 def was_refused(error: JournalError) -> bool:
     """Return whether the server has said that it has done nothing of a statement.
 

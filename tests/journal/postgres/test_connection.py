@@ -55,6 +55,19 @@ async def test_a_database_of_a_newer_version_is_refused(database: DatabaseUrl) -
                 pass
 
 
+async def test_who_gets_no_connection_more_has_one_that_another_gives_back(
+    server: Cluster, database_url: str
+) -> None:
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    database = parse(database_url.replace("user=tester", "user=guest"))
+    with psycopg.connect(database_url, autocommit=True) as connection, anyio.fail_after(30):
+        connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT 1".encode())
+        connection.close()
+        async with Database(database) as opened, anyio.create_task_group() as tasks:
+            for _ in range(7):
+                tasks.start_soon(use, opened)
+
+
 @contextmanager
 def stopped(server: Cluster, how: str) -> Iterator[None]:
     if how == "kill":
