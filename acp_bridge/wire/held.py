@@ -72,8 +72,12 @@ class Held:
         self._let_go = anyio.Event()
 
     def held_lane(self, name: str) -> str | None:
-        """Return the lane that is held and whose name `name` is or begins with, None if none is."""
-        return next((lane for lane in self._lanes if name.startswith(lane)), None)
+        """Return the lane of this name if it is held; else None.
+
+        A name that ends in a colon and a key belongs to the lane of what stands before.
+        """
+        names = name, name.rpartition(":")[0]
+        return next((lane for lane in names if lane in self._lanes), None)
 
     def write(self, data: bytes, lane: str | None = None) -> None:
         """Send `data` now, or as soon as there is room and no earlier hold of its lane is left."""
