@@ -71,13 +71,9 @@ class Held:
         self._let_go.set()
         self._let_go = anyio.Event()
 
-    def held_lane(self, name: str) -> str | None:
-        """Return the lane of this name if it is held; else None.
-
-        A name that ends in a colon and a key belongs to the lane of what stands before.
-        """
-        names = name, name.rpartition(":")[0]
-        return next((lane for lane in names if lane in self._lanes), None)
+    def held_lane(self, *names: str) -> str | None:
+        """Return the first of these names whose lane is held; None if none is."""
+        return next((name for name in names if name in self._lanes), None)
 
     def write(self, data: bytes, lane: str | None = None) -> None:
         """Send `data` now, or as soon as there is room and no earlier hold of its lane is left."""

@@ -72,15 +72,19 @@ _SAID: Final = tuple(
         (r"statement pooling", _STATEMENTS),
         (r"does not match host name", _OTHER_NAME),
         (r"certificate verify failed|root certificate|root\.crt", _UNSIGNED),
+        (r"authentication failed|valid client certificate|pg_hba\.conf|permitted to log", "28"),
+        (r"role .+ does not exist", "28"),
         (r"SSL was required|SSL required|SSL error|private key|certificate", _UNSAFE),
         (r"database .+ does not exist|no such database", "3D000"),
-        (r"authentication failed|pg_hba\.conf|role .+ does not exist|permitted to log", "28"),
+        (r"permission denied for database", "42501"),
         (r"no such user|no authentication|(?:user|scram).* not supported|auth failed", "28"),
         (r"too many (clients|connections)|connection slots|no more connections", "53300"),
         (r"database system is|server_login_retry|query_wait_timeout", "57P03"),
         (r"session is read-only|hot standby mode|is in recovery", "25006"),
     )
 )
+#: a name in that: of a host, a user, a database or a file. It may be any word.
+_NAMED: Final = re.compile(r'"[^"\n]*"')
 #: the SQLSTATE of a violated protocol, which poolers give for what a server has another one for.
 _PROTOCOL: Final = "08P01"
 
@@ -116,7 +120,8 @@ def _code(error: psycopg.Error) -> str:
 def _said(error: psycopg.Error) -> str:
     if error.pgconn is not None and error.pgconn.needs_password:
         return "28"
-    return next((state for said, state in _SAID if said.search(str(error))), "")
+    text = _NAMED.sub('""', str(error))
+    return next((state for said, state in _SAID if said.search(text)), "")
 
 
 def refuses_options(error: psycopg.Error) -> bool:

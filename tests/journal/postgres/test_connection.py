@@ -205,6 +205,9 @@ async def test_what_is_told_is_on_the_disk_though_the_database_would_not_wait_fo
         ("server does not support SSL, but SSL was required", "not as safe as sslmode asks for"),
         ('FATAL:  no such database: "d"', "there is no such database"),
         ("FATAL:  SASL authentication failed", "refused the login"),
+        ("FATAL:  connection requires a valid client certificate", "refused the login"),
+        ('FATAL:  certificate authentication failed for user "u"', "refused the login"),
+        ('FATAL:  permission denied for database "d"', "the database's user may not do this"),
         ("FATAL:  unsupported startup parameter: geqo", "a pooler before the database"),
         ("session is read-only", "the database can only be read"),
     ],
@@ -214,6 +217,12 @@ def test_what_libpq_says_without_a_state_is_told_as_what_it_is(said: str, why: s
     assert isinstance(told, DatabaseRefuses)
     assert why in str(told)
     assert "/" not in str(told)
+
+
+@pytest.mark.parametrize("host", ["certificate.example.org", "root.crt", "SSL error"])
+def test_a_word_in_the_name_of_a_host_is_not_taken_for_a_reason(host: str) -> None:
+    said = f'connection to server at "{host}", port 5432 failed: Connection refused'
+    assert "can't be reached" in str(failure(psycopg.OperationalError(said)))
 
 
 #: seconds.
