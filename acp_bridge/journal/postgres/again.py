@@ -1,7 +1,7 @@
 """Statements that the database has undone for the sake of another, and asks to be sent again.
 
-A bridge sets an isolation level in which that is rare. A pooler may hide the setting, and statements
-that lock in another order than usual can always meet.
+A bridge sets an isolation level in which that is rare. Behind a pooler that setting may not hold,
+and statements that lock in another order than usual can always meet.
 """
 
 from collections.abc import Awaitable, Callable

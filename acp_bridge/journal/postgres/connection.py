@@ -41,13 +41,14 @@ _SETTINGS: Final = {
     "standard_conforming_strings": "on",  # else psycopg writes other bytes
     "row_security": "off",  # a policy that hides rows becomes an error
 }
-_OPTIONS: Final = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
-#: the same, and what older versions don't know, for a connection that did not take them as options.
+#: the same of settings that only some versions of the server know, with the first such version.
+_NEWER: Final = {"idle_session_timeout": ("0", 140_000), "transaction_timeout": ("0", 170_000)}
+#: all of them, for a connection that did not take them as options; those it doesn't know are left.
 _SET: Final = (
     "(SELECT count(set_config(name, own.value, false)) FROM unnest(%s::text[], %s::text[]) AS"
     " own(name, value) JOIN pg_catalog.pg_settings USING (name))"
 )
-_ALL_SETTINGS: Final = {**_SETTINGS, "transaction_timeout": "0"}
+_ALL_SETTINGS: Final = {**_SETTINGS, **{name: value for name, (value, _) in _NEWER.items()}}
 _ALL_SET: Final = [
     [*_ALL_SETTINGS],
     [value.replace("\\", "") for value in _ALL_SETTINGS.values()],
@@ -55,8 +56,12 @@ _ALL_SET: Final = [
 #: one of the settings, to see if the options were taken; and the version of the tables.
 _TAKEN: Final = "current_setting('lock_timeout')"
 _VERSION: Final = "(SELECT max(version) FROM acp_bridge.version)"
-#: the first version that has settings beyond those.
-_HAS_MORE: Final = 170_000
+
+
+def _options(version: int = 0) -> str:
+    """Return the settings, as options for a server of this version (150_004 is 15.4)."""
+    more = {name: value for name, (value, since) in _NEWER.items() if version >= since}
+    return " ".join(f"-c {name}={value}" for name, value in {**_SETTINGS, **more}.items())
 
 
 class Database:
@@ -74,6 +79,8 @@ class Database:
         self._migrates, self._migrated = True, False
         #: False behind a pooler, which refuses settings as options, or leaves them out.
         self._takes_options = True
+        #: what any server takes, until its version is known.
+        self._options = _options()
         self._limit = anyio.Semaphore(_KEPT)
         #: how many have a connection, or wait for one.
         self._users = 0
@@ -216,8 +223,9 @@ class Database:
 
     async def _connect(self) -> BoundedConnection:
         try:
-            connection = await self._dial(_OPTIONS if self._takes_options else "")
+            connection = await self._dial(self._options if self._takes_options else "")
         except psycopg.OperationalError as error:
+            self._options = _options()  # the next server may be of another version
             if not refuses_options(error):
                 raise
             self._takes_options = False
@@ -227,6 +235,7 @@ class Database:
                 await self._set(connection)
             else:
                 await self._begin(connection)
+            self._options = _options(connection.info.server_version)
             if self._migrates and not self._migrated:
                 connection.patience = _ANSWER  # a change of the tables may take long
                 await tables.migrate(connection)
@@ -261,7 +270,7 @@ class Database:
             await connection.execute(f"SELECT {_SET}".encode(), _ALL_SET)
 
     def _is_unset(self, connection: BoundedConnection) -> bool:
-        return not self._takes_options or connection.info.server_version >= _HAS_MORE
+        return not self._takes_options or self._options != _options(connection.info.server_version)
 
     async def _begin(self, connection: BoundedConnection) -> None:
         """Find out, in one round trip, if the options were taken and the tables are up to date.

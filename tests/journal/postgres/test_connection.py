@@ -55,6 +55,21 @@ async def test_a_database_of_a_newer_version_is_refused(database: DatabaseUrl) -
                 pass
 
 
+async def test_no_connection_of_a_bridge_is_ended_because_it_is_idle(
+    database: DatabaseUrl, database_url: str
+) -> None:
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        if connection.info.server_version < 140_000:
+            pytest.skip("this server ends no idle connection")
+        connection.execute(f"ALTER DATABASE {name} SET idle_session_timeout = '1s'".encode())
+    async with Database(database) as opened, AsyncExitStack() as stack:
+        for _ in range(3):
+            made = await stack.enter_async_context(opened.connection())
+            cursor = await made.execute("SHOW idle_session_timeout")
+            assert await cursor.fetchone() == ("0",)
+
+
 async def test_who_gets_no_connection_more_has_one_that_another_gives_back(
     server: Cluster, database_url: str
 ) -> None:
