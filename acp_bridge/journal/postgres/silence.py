@@ -49,7 +49,7 @@ class BoundedConnection(AsyncConnection[Any]):
     #: called after each answer.
     on_answer: Callable[[], None] = staticmethod(lambda: None)
 
-    async def wait(self, gen: PQGen[T], interval: float = _LOOK, **more: Any) -> T:
+    async def wait(self, gen: PQGen[T], *args: Any, **more: Any) -> T:
         """Run what psycopg does on the connection.
 
         A wait that is cancelled closes the connection. The server is not asked to cancel the
@@ -59,8 +59,10 @@ class BoundedConnection(AsyncConnection[Any]):
         the statement.
         """
         run = bounded(gen, self.patience)
+        if not args:
+            more.setdefault("interval", _LOOK)
         try:
-            answer = await wait_async(run, self.pgconn.socket, interval, **more)
+            answer = await wait_async(run, self.pgconn.socket, *args, **more)
         except NoAnswer:
             self.was_silent = True
             self.pgconn.finish()  # so that nobody waits for a rollback on it
