@@ -26,6 +26,8 @@ _KEPT: Final = 8
 #: seconds for which a caller gets a connection, unless it asks for another time. A slow database
 #: needs some for each statement; a silent one is given up long before.
 _ANSWER: Final = 30.0
+#: seconds that a new connection may take, until one that another caller gives back is taken.
+_DIAL: Final = 1.0
 #: seconds for what transfers all of a session.
 ALL: Final = 600.0
 #: what a role, a database or a server may have set in another way. Whether the database may be
@@ -84,6 +86,8 @@ class Database:
         self._limit = anyio.Semaphore(_KEPT)
         #: how many have a connection, or wait for one.
         self._users = 0
+        #: the last new connection was not there in time, so one that comes back is taken at once.
+        self._scarce = False
         #: set when a connection is free again.
         self._back = anyio.Event()
 
@@ -180,21 +184,27 @@ class Database:
             return await self._connect()
         found: list[BoundedConnection] = []
         failed: list[Exception] = []
+        refused = anyio.Event()
 
         async def dial(scope: anyio.CancelScope) -> None:
             try:
                 found.append(await self._connect())
+                self._scarce = False
             except Exception as error:
                 failed.append(error)
                 if has_no_room(error):
+                    refused.set()
                     scope.deadline = anyio.current_time() + self._patience
                     return
             scope.cancel()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dial, tasks.cancel_scope)
+            with anyio.move_on_after(0 if self._scarce else _DIAL):
+                await refused.wait()
             while not (connection := await self._kept()):
                 await self._back.wait()
+            self._scarce = True
             found.append(connection)
             tasks.cancel_scope.cancel()
         if not found:
