@@ -187,15 +187,17 @@ class Database:
         refused = anyio.Event()
 
         async def dial(scope: anyio.CancelScope) -> None:
-            try:
-                found.append(await self._connect())
-                self._scarce = False
-            except Exception as error:
-                failed.append(error)
-                if has_no_room(error):
+            until = anyio.current_time() + self._patience
+            while not found:
+                try:
+                    found.append(await self._connect())
+                    self._scarce = False
+                except Exception as error:
+                    failed.append(error)
+                    if not has_no_room(error) or anyio.current_time() >= until:
+                        break
                     refused.set()
-                    scope.deadline = anyio.current_time() + self._patience
-                    return
+                    await anyio.sleep(_DIAL / 5)
             scope.cancel()
 
         async with anyio.create_task_group() as tasks:
@@ -208,7 +210,7 @@ class Database:
             found.append(connection)
             tasks.cancel_scope.cancel()
         if not found:
-            raise failed[0]
+            raise failed[-1]
         self._free += found[1:]
         return found[0]
 
