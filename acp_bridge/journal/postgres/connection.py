@@ -180,8 +180,6 @@ class Database:
         A server or a pooler may give this bridge only a few. If it gives no more at once, one of
         those is waited for. Raises psycopg.Error, DatabaseRefuses.
         """
-        if self._users == 1:
-            return await self._connect()
         found: list[BoundedConnection] = []
         failed: list[Exception] = []
         refused = anyio.Event()
@@ -194,7 +192,8 @@ class Database:
                     self._scarce = False
                 except Exception as error:
                     failed.append(error)
-                    if not has_no_room(error) or anyio.current_time() >= until:
+                    waits_for_others = has_no_room(error) and self._users > 1
+                    if not waits_for_others or anyio.current_time() >= until:
                         break
                     refused.set()
                     await anyio.sleep(_DIAL / 5)
