@@ -180,7 +180,8 @@ class Client:
         assert self._laned
         assert self._held
         name = _session_in(about)
-        self._laned.write(line, None if name is None else self._held.held_lane(name))
+        names = () if name is None else (name, protocol.parted(name)[0])  # that of a subagent, too
+        self._laned.write(line, self._held.held_lane(*names))
 
     @property
     def identity(self) -> object:

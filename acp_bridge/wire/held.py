@@ -71,9 +71,9 @@ class Held:
         self._let_go.set()
         self._let_go = anyio.Event()
 
-    def held_lane(self, name: str) -> str | None:
-        """Return the lane that is held and whose name `name` is or begins with, None if none is."""
-        return next((lane for lane in self._lanes if name.startswith(lane)), None)
+    def held_lane(self, *names: str) -> str | None:
+        """Return the first of these names whose lane is held; None if none is."""
+        return next((name for name in names if name in self._lanes), None)
 
     def write(self, data: bytes, lane: str | None = None) -> None:
         """Send `data` now, or as soon as there is room and no earlier hold of its lane is left."""

@@ -344,3 +344,23 @@ async def test_it_hears_of_prompts_on_disk_if_it_asked_for_that(
     capabilities: Json | None, hears: bool
 ) -> None:
     assert ClientEnd(capabilities).client.abilities.hears_accepted is hears
+
+
+# --- what is held back -----------------------------------------------------------------------
+
+
+@pytest.mark.hazard("T2")
+async def test_a_session_whose_id_begins_as_that_of_another_has_a_lane_of_its_own() -> None:
+    end = ClientEnd()
+    client = end.client
+    of_s, of_s2, of_s3 = (client.hold(name) for name in ("s", "s-2", "s:3"))
+    client.write(line("news", "news"), "s-2")
+    for number, name in enumerate(("s", "s-2", "s-4", "s:1", "s:3")):
+        end.asks("ask", {"sessionId": name}, number).answer({})
+    assert [each["id"] for each in end.sent.take()] == [2]
+    of_s2()
+    assert [each["id"] for each in end.sent.take()] == ["news", 1]
+    of_s()
+    assert [each["id"] for each in end.sent.take()] == [0, 3], "a subagent of s is one of s"
+    of_s3()
+    assert [each["id"] for each in end.sent.take()] == [4]

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.process.bridge_support import World, stopped
@@ -36,6 +37,44 @@ async def test_sessions_of_two_machines_go_on_through_a_pooler(
             await load(client, world, session_id)
             assert client.text() == seen == "".join(map(str, range(12)))
             assert await stopped(client, client.send_prompt("say on")) == "end_turn"
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+async def test_the_isolation_that_a_database_has_set_refuses_no_prompt_through_a_pooler(
+    world: World, server: Cluster, mode: str
+) -> None:
+    own = server.new_database()
+    name = own.partition("?")[0].rpartition("/")[2]
+    with psycopg.connect(own, autocommit=True) as connection:
+        setting = f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"
+        connection.execute(setting.encode())
+    world.repeats = True
+    with pgbouncer(server, mode) as folder:
+        machine = Machine(world, through(own, folder), "here")
+        async with machine.bridge() as client:
+            sessions = [await client.new_session(world.cwd) for _ in range(6)]
+            for number in range(5):
+                asked = [client.send_prompt(f"say {number}", session) for session in sessions]
+                for each in asked:
+                    assert await stopped(client, each, within=10) == "end_turn"
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+async def test_a_pooler_that_gives_a_bridge_few_connections_refuses_nothing_and_lives_on(
+    world: World, server: Cluster, size: int
+) -> None:
+    world.repeats = True
+    new = {"cwd": str(world.cwd), "mcpServers": []}
+    with pgbouncer(server, "session", f"default_pool_size = {size}") as folder:
+        machine = Machine(world, through(server.new_database(), folder), "here")
+        async with machine.bridge(session=False) as client:
+            opened = [client.send_request("session/new", new) for _ in range(4)]
+            answers = [await client.answer_to(each, 20) for each in opened]
+            sessions = [each["result"]["sessionId"] for each in answers]
+            for number in range(10):
+                asked = [client.send_prompt(f"say {number}", session) for session in sessions]
+                for each in asked:
+                    assert await stopped(client, each, within=10) == "end_turn"
 
 
 async def test_a_pooler_that_allows_no_transactions_is_refused_with_a_sentence(

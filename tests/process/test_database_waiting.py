@@ -10,6 +10,7 @@ from tests.process.test_bridge_several_clients import joined
 from tests.process.test_database import Two, load
 from tests.support.client import RecordingClient
 from tests.support.postgres import Cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -125,3 +126,22 @@ async def test_what_waits_for_the_database_is_left_over_where_the_session_was_ta
         (held,) = loaded["_meta"]["acp_bridge"]["held"]
         assert held == [{"type": "text", "text": "say four"}]
         assert "four" not in client.text()
+
+
+@pytest.mark.hazard("N4", "R12")
+async def test_a_session_whose_close_met_an_error_is_free_long_before_the_next_renewal(
+    two: Two, world: World
+) -> None:
+    two.here.lease = 600
+    async with two.here.bridge() as client:
+        await client.prompt("say before")
+        two.execute(
+            "CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION 'no'; END $$;"
+            " CREATE TRIGGER fail BEFORE UPDATE ON acp_bridge.sessions FOR EACH ROW"
+            " WHEN (NEW.owner IS NULL) EXECUTE FUNCTION public.fail()"
+        )
+        await client.request("session/close", {"sessionId": client.session_id})
+        two.execute("DROP TRIGGER fail ON acp_bridge.sessions")
+        free = "SELECT 1 FROM acp_bridge.sessions WHERE owner IS NULL"
+        await until(lambda: two.execute(free), 5)

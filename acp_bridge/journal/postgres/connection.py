@@ -16,7 +16,7 @@ import psycopg
 
 from acp_bridge.journal.errors import DatabaseAway
 from acp_bridge.journal.postgres import tables
-from acp_bridge.journal.postgres.failures import failure, refuses_options
+from acp_bridge.journal.postgres.failures import failure, has_no_room, refuses_options
 from acp_bridge.journal.postgres.silence import BoundedConnection, NoAnswer, Silence, silent
 from acp_bridge.runtime import waits
 from acp_bridge.settings import DatabaseUrl
@@ -26,6 +26,8 @@ _KEPT: Final = 8
 #: seconds for which a caller gets a connection, unless it asks for another time. A slow database
 #: needs some for each statement; a silent one is given up long before.
 _ANSWER: Final = 30.0
+#: seconds that a new connection may take, until one that another caller gives back is taken.
+_DIAL: Final = 1.0
 #: seconds for what transfers all of a session.
 ALL: Final = 600.0
 #: what a role, a database or a server may have set in another way. Whether the database may be
@@ -41,13 +43,14 @@ _SETTINGS: Final = {
     "standard_conforming_strings": "on",  # else psycopg writes other bytes
     "row_security": "off",  # a policy that hides rows becomes an error
 }
-_OPTIONS: Final = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
-#: the same, and what older versions don't know, for a connection that did not take them as options.
+#: the same of settings that only some versions of the server know, with the first such version.
+_NEWER: Final = {"idle_session_timeout": ("0", 140_000), "transaction_timeout": ("0", 170_000)}
+#: all of them, for a connection that did not take them as options; those it doesn't know are left.
 _SET: Final = (
     "(SELECT count(set_config(name, own.value, false)) FROM unnest(%s::text[], %s::text[]) AS"
     " own(name, value) JOIN pg_catalog.pg_settings USING (name))"
 )
-_ALL_SETTINGS: Final = {**_SETTINGS, "transaction_timeout": "0"}
+_ALL_SETTINGS: Final = {**_SETTINGS, **{name: value for name, (value, _) in _NEWER.items()}}
 _ALL_SET: Final = [
     [*_ALL_SETTINGS],
     [value.replace("\\", "") for value in _ALL_SETTINGS.values()],
@@ -55,8 +58,12 @@ _ALL_SET: Final = [
 #: one of the settings, to see if the options were taken; and the version of the tables.
 _TAKEN: Final = "current_setting('lock_timeout')"
 _VERSION: Final = "(SELECT max(version) FROM acp_bridge.version)"
-#: the first version that has settings beyond those.
-_HAS_MORE: Final = 170_000
+
+
+def _options(version: int = 0) -> str:
+    """Return the settings, as options for a server of this version (150_004 is 15.4)."""
+    more = {name: value for name, (value, since) in _NEWER.items() if version >= since}
+    return " ".join(f"-c {name}={value}" for name, value in {**_SETTINGS, **more}.items())
 
 
 class Database:
@@ -74,7 +81,15 @@ class Database:
         self._migrates, self._migrated = True, False
         #: False behind a pooler, which refuses settings as options, or leaves them out.
         self._takes_options = True
+        #: what any server takes, until its version is known.
+        self._options = _options()
         self._limit = anyio.Semaphore(_KEPT)
+        #: how many have a connection, or wait for one.
+        self._users = 0
+        #: the last new connection was not there in time, so one that comes back is taken at once.
+        self._scarce = False
+        #: set when a connection is free again.
+        self._back = anyio.Event()
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -136,8 +151,9 @@ class Database:
     @asynccontextmanager
     async def _used(self) -> AsyncIterator[BoundedConnection]:
         connection = None
+        self._users += 1
         try:
-            connection = await self._kept() or await self._connect()
+            connection = await self._kept() or await self._new_or_back()
             yield connection
         except psycopg.Error as error:
             await self._throw_away(connection)
@@ -149,10 +165,53 @@ class Database:
         except BaseException:
             await self._throw_away(connection)
             raise
+        finally:
+            self._users -= 1
         if connection.closed or len(self._free) >= _KEPT:
             await connection.close()
         else:
             self._free.append(connection)
+            self._back.set()
+            self._back = anyio.Event()
+
+    async def _new_or_back(self) -> BoundedConnection:
+        """Return a new connection, or one that another caller gives back before that is there.
+
+        A server or a pooler may give this bridge only a few. If it gives no more at once, one of
+        those is waited for. Raises psycopg.Error, DatabaseRefuses.
+        """
+        found: list[BoundedConnection] = []
+        failed: list[Exception] = []
+        refused = anyio.Event()
+
+        async def dial(scope: anyio.CancelScope) -> None:
+            until = anyio.current_time() + self._patience
+            while not found:
+                try:
+                    found.append(await self._connect())
+                    self._scarce = False
+                except Exception as error:
+                    failed.append(error)
+                    waits_for_others = has_no_room(error) and self._users > 1
+                    if not waits_for_others or anyio.current_time() >= until:
+                        break
+                    refused.set()
+                    await anyio.sleep(_DIAL / 5)
+            scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(dial, tasks.cancel_scope)
+            with anyio.move_on_after(0 if self._scarce else _DIAL):
+                await refused.wait()
+            while not (connection := await self._kept()):
+                await self._back.wait()
+            self._scarce = True
+            found.append(connection)
+            tasks.cancel_scope.cancel()
+        if not found:
+            raise failed[-1]
+        self._free += found[1:]
+        return found[0]
 
     async def _kept(self) -> BoundedConnection | None:
         """Return a free connection that the server has not closed, None if there is none.
@@ -175,8 +234,9 @@ class Database:
 
     async def _connect(self) -> BoundedConnection:
         try:
-            connection = await self._dial(_OPTIONS if self._takes_options else "")
+            connection = await self._dial(self._options if self._takes_options else "")
         except psycopg.OperationalError as error:
+            self._options = _options()  # the next server may be of another version
             if not refuses_options(error):
                 raise
             self._takes_options = False
@@ -186,6 +246,7 @@ class Database:
                 await self._set(connection)
             else:
                 await self._begin(connection)
+            self._options = _options(connection.info.server_version)
             if self._migrates and not self._migrated:
                 connection.patience = _ANSWER  # a change of the tables may take long
                 await tables.migrate(connection)
@@ -220,7 +281,7 @@ class Database:
             await connection.execute(f"SELECT {_SET}".encode(), _ALL_SET)
 
     def _is_unset(self, connection: BoundedConnection) -> bool:
-        return not self._takes_options or connection.info.server_version >= _HAS_MORE
+        return not self._takes_options or self._options != _options(connection.info.server_version)
 
     async def _begin(self, connection: BoundedConnection) -> None:
         """Find out, in one round trip, if the options were taken and the tables are up to date.

@@ -32,6 +32,10 @@ _AWAY: Final = {
     "40": "the database was held by another for too long",
     "25P": "the database was left waiting for too long",
 }
+#: the texts of a DatabaseAway without an error of the database: nothing is known; the log of a
+#: session in the database goes on otherwise than here, which nobody but a person can have done.
+UNREACHED: Final = _FAILED + _AWAY["08"]
+OTHERS: Final = f"{_FAILED}the database has other writes of this session than this machine"
 #: no SQLSTATEs: the way to the database is not safe, for these reasons.
 _UNSAFE, _OTHER_NAME, _UNSIGNED = "unsafe", "other name", "unsigned"
 #: no SQLSTATEs: what a pooler before the database does not do.
@@ -68,15 +72,19 @@ _SAID: Final = tuple(
         (r"statement pooling", _STATEMENTS),
         (r"does not match host name", _OTHER_NAME),
         (r"certificate verify failed|root certificate|root\.crt", _UNSIGNED),
+        (r"authentication failed|valid client certificate|pg_hba\.conf|permitted to log", "28"),
+        (r"role .+ does not exist", "28"),
         (r"SSL was required|SSL required|SSL error|private key|certificate", _UNSAFE),
         (r"database .+ does not exist|no such database", "3D000"),
-        (r"authentication failed|pg_hba\.conf|role .+ does not exist|permitted to log", "28"),
+        (r"permission denied for database", "42501"),
         (r"no such user|no authentication|(?:user|scram).* not supported|auth failed", "28"),
         (r"too many (clients|connections)|connection slots|no more connections", "53300"),
         (r"database system is|server_login_retry|query_wait_timeout", "57P03"),
         (r"session is read-only|hot standby mode|is in recovery", "25006"),
     )
 )
+#: a name in that: of a host, a user, a database or a file. It may be any word.
+_NAMED: Final = re.compile(r'"[^"\n]*"')
 #: the SQLSTATE of a violated protocol, which poolers give for what a server has another one for.
 _PROTOCOL: Final = "08P01"
 
@@ -101,7 +109,7 @@ def failure(error: psycopg.Error) -> JournalError:
             f"{_FAILED}the database refuses what is to be written ({_code(error)})"
         )
     if not state and isinstance(error, psycopg.OperationalError):
-        return DatabaseAway(_FAILED + _AWAY["08"])
+        return DatabaseAway(UNREACHED)
     return DatabaseAway(f"{_FAILED}the database reports an error ({_code(error)})")
 
 
@@ -112,12 +120,20 @@ def _code(error: psycopg.Error) -> str:
 def _said(error: psycopg.Error) -> str:
     if error.pgconn is not None and error.pgconn.needs_password:
         return "28"
-    return next((state for said, state in _SAID if said.search(str(error))), "")
+    text = _NAMED.sub('""', str(error))
+    return next((state for said, state in _SAID if said.search(text)), "")
 
 
 def refuses_options(error: psycopg.Error) -> bool:
     """Return whether a connection was refused by a pooler that takes no settings as options."""
     return _said(error) == _STARTUP
+
+
+def has_no_room(error: Exception) -> bool:
+    """Return whether a connection was refused because there are as many as are allowed."""
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    return (error.sqlstate or _said(error)) == "53300"
 
 
 def was_refused(error: JournalError) -> bool:

@@ -44,9 +44,10 @@ from acp_bridge.journal.errors import (
 from acp_bridge.journal.file import PROMPTED, SessionFile, Statement, Unwritten, Write, missing
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres.again import Again
 from acp_bridge.journal.postgres.aside import Aside
 from acp_bridge.journal.postgres.connection import ALL, Database
-from acp_bridge.journal.postgres.failures import was_refused
+from acp_bridge.journal.postgres.failures import OTHERS, UNREACHED, was_refused
 from acp_bridge.journal.postgres.late import Action, Late, Queue
 from acp_bridge.journal.postgres.lease import Lease, now
 from acp_bridge.journal.postgres.memory import Memories, Saved, SessionMemory
@@ -62,7 +63,6 @@ _LOG_BYTES: Final = 1024 * 1024
 _LOOK: Final = 0.5
 #: seconds for which the close of a session waits for what is on its way.
 _CLOSE: Final = 2.0
-_AWAY: Final = "the journal failed: the database can't be reached"
 
 
 class CopiedFile(SessionFile):
@@ -104,7 +104,7 @@ class CopiedFile(SessionFile):
         #: True once it is known that another bridge has the session.
         self.is_taken = False
         #: what a client is told of the database, while that is away.
-        self.why = _AWAY
+        self.why = UNREACHED
         #: the writes that the database has and the copy does not have yet.
         self._unapplied: list[Write] = []
         #: True if the queued writes are made one by one.
@@ -284,7 +284,7 @@ class CopiedFile(SessionFile):
         except SessionTaken:
             raise
         except Exception as error:
-            self.why = str(error) if isinstance(error, JournalError) else _AWAY
+            self.why = str(error) if isinstance(error, JournalError) else UNREACHED
             self._keep_late()
             raise
 
@@ -414,7 +414,7 @@ class CopiedFile(SessionFile):
         if any(Went.ENDED in write.went for write in self._sent):
             await self._save_memory(now=False)
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        unknown, until = False, now() + waits.DATABASE
+        unknown, until, again, missed = False, now() + waits.DATABASE, Again(), False
         while True:
             asked = False
             try:
@@ -427,13 +427,17 @@ class CopiedFile(SessionFile):
                 asked = unknown = False
                 if there == rows[-1].n:
                     break
-                if there < self._applied:  # the database has lost what it had not on its disk
+                if missed or there > self._applied:
+                    raise DatabaseAway(OTHERS)
+                if not (missed := there == self._applied):  # it has lost what was not on its disk
                     await self.rebase()
                     self._memory.forget_size()
                     await self._save_memory(now=False)
             except SessionTaken:
                 raise
             except JournalError as error:
+                if await again.asked_by(error):
+                    continue
                 unknown = unknown or (asked and not was_refused(error))
                 if not unknown:
                     raise

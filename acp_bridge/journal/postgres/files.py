@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.files import make_draft, open_file, remove, take_name
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres.again import repeated
 from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.file import CopiedFile
 from acp_bridge.journal.postgres.index import CopiedIndex
@@ -76,8 +78,7 @@ class DatabaseFiles(Files):
         draft = await in_thread(make_draft, path, info)
         owner, fence = self._lease.owner, None
         try:
-            async with self._database.connection(ALL) as connection:
-                fence = await log.store(connection, info, draft, owner)
+            fence = await repeated(partial(self._store, info, draft, owner))
             if self._listing:
                 self._listing.stored[info.session_id] = info
             await in_thread(_replace, path, draft)
@@ -90,6 +91,10 @@ class DatabaseFiles(Files):
                     await self._lease.release(info.session_id, fence)
             raise
         return self._taken_up(file, log.Head(info, 0, 0, owner, fence))
+
+    async def _store(self, info: SessionInfo, draft: Path, owner: str) -> int:
+        async with self._database.connection(ALL) as connection:
+            return await log.store(connection, info, draft, owner)
 
     async def open(self, path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
         """Claim a session, fetch it into its copy, and open that; returns it and the session's row.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from acp_bridge.journal.errors import IndexUnusable, JournalError
 from acp_bridge.journal.index import COLUMNS, UNPROMPTED, Index
+from acp_bridge.journal.postgres.again import repeated
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.log import COUNT, values_of
 from acp_bridge.journal.postgres.tables import KNOWN
@@ -106,11 +108,14 @@ class CopiedIndex(Index):
     async def _change(self, sql: str, values: Any) -> bool:
         """Execute a statement that changes what is listed; returns whether it changed a row."""
         try:
-            async with self._database.connection() as connection:
-                cursor = await connection.execute(sql.encode(), values)
-                return bool(cursor.rowcount)
+            return await repeated(partial(self._execute, sql, values))
         except JournalError as error:
             raise IndexUnusable(_told(error)) from error
+
+    async def _execute(self, sql: str, values: Any) -> bool:
+        async with self._database.connection() as connection:
+            cursor = await connection.execute(sql.encode(), values)
+            return bool(cursor.rowcount)
 
     async def _run(self, use: Callable[[sqlite3.Connection], T]) -> T:
         try:

@@ -12,6 +12,8 @@ Invariants
   its open sessions again under that name. The guards get no later deadline before it has done so.
 - Whatever became of the lease, only a session's row says who has the session. So the rows of all
   open sessions are looked at twice a second. A session that another bridge has is lost at once.
+- A session that was closed while the database was away is free a moment after it is back, however
+  long the lease is.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -36,6 +39,7 @@ from acp_bridge.journal.errors import (
     UnknownSession,
 )
 from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres.again import repeated
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.log import Head, head
 from acp_bridge.journal.postgres.tables import KNOWN
@@ -172,11 +176,14 @@ class Lease:
                 wait = self._seconds / _RENEWALS
 
     async def _look_for(self, seconds: float) -> None:
-        """Look at the open sessions again and again for so long, or until a look fails."""
+        """Look at the open sessions again and again for so long, or until a look fails.
+
+        Sessions that were left, and that the database does not know of yet, are let go as well.
+        """
         due = now() + seconds
         while (left := due - now()) > 0:
             await anyio.sleep(min(left, _LOOK))
-            if self.had() and not await self._works(self._look):
+            if (self.had() or self._left) and not await self._works(self._look):
                 return
 
     async def _watch(self) -> None:
@@ -221,6 +228,7 @@ class Lease:
 
     async def _look(self) -> None:
         async with self._database.connection(_ANSWER, first=True) as connection:
+            await self._let_go(connection)
             await self._take_again(connection)
 
     async def _take_again(self, connection: AsyncConnection[Any]) -> None:
@@ -268,7 +276,7 @@ class Lease:
         await self.begin()
         self._left.pop(file_name(session_id), None)
         try:
-            return await self._claim(session_id)
+            return await repeated(partial(self._claim, session_id))
         except BaseException:  # it may be ours all the same
             self._left[file_name(session_id)] = 0
             raise

@@ -14,15 +14,19 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final, TypeVar
 
+import anyio
 import psycopg
 from psycopg import AsyncConnection
 from psycopg.abc import PQGen
+from psycopg.waiting import wait_async
 
 from acp_bridge.journal.errors import DatabaseSilent
 from acp_bridge.runtime import waits
 
 T = TypeVar("T")
 
+#: seconds between two looks of psycopg at whether a connection is ready.
+_LOOK: Final = 0.1
 _SILENT: Final = "the journal failed: the database does not answer"
 
 
@@ -48,14 +52,23 @@ class BoundedConnection(AsyncConnection[Any]):
     async def wait(self, gen: PQGen[T], *args: Any, **more: Any) -> T:
         """Run what psycopg does on the connection.
 
+        A wait that is cancelled closes the connection. The server is not asked to cancel the
+        statement: poolers were seen to crash by that, and no statement runs for long.
+
         Raises psycopg.Error; NoAnswer: the connection is closed, and nobody knows what became of
         the statement.
         """
+        run = bounded(gen, self.patience)
+        if not args:
+            more.setdefault("interval", _LOOK)
         try:
-            answer = await super().wait(bounded(gen, self.patience), *args, **more)
+            answer = await wait_async(run, self.pgconn.socket, *args, **more)
         except NoAnswer:
             self.was_silent = True
             self.pgconn.finish()  # so that nobody waits for a rollback on it
+            raise
+        except anyio.get_cancelled_exc_class():
+            self.pgconn.finish()
             raise
         self.on_answer()
         return answer

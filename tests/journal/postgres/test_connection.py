@@ -55,6 +55,34 @@ async def test_a_database_of_a_newer_version_is_refused(database: DatabaseUrl) -
                 pass
 
 
+async def test_no_connection_of_a_bridge_is_ended_because_it_is_idle(
+    database: DatabaseUrl, database_url: str
+) -> None:
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        if connection.info.server_version < 140_000:
+            pytest.skip("this server ends no idle connection")
+        connection.execute(f"ALTER DATABASE {name} SET idle_session_timeout = '1s'".encode())
+    async with Database(database) as opened, AsyncExitStack() as stack:
+        for _ in range(3):
+            made = await stack.enter_async_context(opened.connection())
+            cursor = await made.execute("SHOW idle_session_timeout")
+            assert await cursor.fetchone() == ("0",)
+
+
+async def test_who_gets_no_connection_more_has_one_that_another_gives_back(
+    server: Cluster, database_url: str
+) -> None:
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    database = parse(database_url.replace("user=tester", "user=guest"))
+    elsewhere = database_url.replace(name, "postgres")  # a connection there counts for nothing
+    with psycopg.connect(elsewhere, autocommit=True) as connection, anyio.fail_after(30):
+        connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT 1".encode())
+        async with Database(database) as opened, anyio.create_task_group() as tasks:
+            for _ in range(7):
+                tasks.start_soon(use, opened)
+
+
 @contextmanager
 def stopped(server: Cluster, how: str) -> Iterator[None]:
     if how == "kill":
@@ -192,6 +220,9 @@ async def test_what_is_told_is_on_the_disk_though_the_database_would_not_wait_fo
         ("server does not support SSL, but SSL was required", "not as safe as sslmode asks for"),
         ('FATAL:  no such database: "d"', "there is no such database"),
         ("FATAL:  SASL authentication failed", "refused the login"),
+        ("FATAL:  connection requires a valid client certificate", "refused the login"),
+        ('FATAL:  certificate authentication failed for user "u"', "refused the login"),
+        ('FATAL:  permission denied for database "d"', "the database's user may not do this"),
         ("FATAL:  unsupported startup parameter: geqo", "a pooler before the database"),
         ("session is read-only", "the database can only be read"),
     ],
@@ -201,6 +232,12 @@ def test_what_libpq_says_without_a_state_is_told_as_what_it_is(said: str, why: s
     assert isinstance(told, DatabaseRefuses)
     assert why in str(told)
     assert "/" not in str(told)
+
+
+@pytest.mark.parametrize("host", ["certificate.example.org", "root.crt", "SSL error"])
+def test_a_word_in_the_name_of_a_host_is_not_taken_for_a_reason(host: str) -> None:
+    said = f'connection to server at "{host}", port 5432 failed: Connection refused'
+    assert "can't be reached" in str(failure(psycopg.OperationalError(said)))
 
 
 #: seconds.

@@ -73,6 +73,37 @@ async def test_a_prompt_that_any_error_refuses_is_told_so_and_may_be_accepted_la
             assert await told(session, state) is None
 
 
+@pytest.mark.hazard("N4")
+@pytest.mark.parametrize("state", ["40001", "40P01"])
+async def test_a_prompt_that_the_database_asks_to_send_again_is_accepted(
+    database: DatabaseUrl, database_url: str, tmp_path: Path, state: str
+) -> None:
+    async with bridge(database, tmp_path / "here") as journal:
+        session = await began(journal)
+        faults = Faults(database_url)
+        faults.arm(state, few=5)
+        assert await told(session, "one") is None
+        assert faults.raised > 5
+
+
+@pytest.mark.hazard("N4")
+async def test_a_session_whose_log_is_longer_in_the_database_is_away_until_that_is_put_right(
+    database: DatabaseUrl, database_url: str, tmp_path: Path
+) -> None:
+    further = "UPDATE acp_bridge.sessions SET applied = applied"
+    with psycopg.connect(database_url, autocommit=True) as other:
+        async with bridge(database, tmp_path / "here") as journal:
+            session = await began(journal)
+            other.execute(f"{further} + 5".encode())
+            assert isinstance(await told(session, "one"), DatabaseAway)
+            session.record(0, says("two "))
+            await is_true(lambda: session.behind)
+            other.execute(f"{further} - 5".encode())
+            await is_true(lambda: not session.behind)
+            assert await told(session, "three") is None
+    assert await said(database, tmp_path / "there") == "two "
+
+
 @pytest.mark.hazard("N4", "Q13")
 async def test_no_error_that_lasts_loses_a_word_and_what_waits_is_made_in_order(
     database: DatabaseUrl, database_url: str, tmp_path: Path
