@@ -199,15 +199,19 @@ class Database:
                     await anyio.sleep(_DIAL / 5)
             scope.cancel()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(dial, tasks.cancel_scope)
-            with anyio.move_on_after(0 if self._scarce else _DIAL):
-                await refused.wait()
-            while not (connection := await self._kept()):
-                await self._back.wait()
-            self._scarce = True
-            found.append(connection)
-            tasks.cancel_scope.cancel()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(dial, tasks.cancel_scope)
+                with anyio.move_on_after(0 if self._scarce else _DIAL):
+                    await refused.wait()
+                while not (connection := await self._kept()):
+                    await self._back.wait()
+                self._scarce = True
+                found.append(connection)
+                tasks.cancel_scope.cancel()
+        except BaseException:  # it was cancelled in the moment in which a connection came
+            await self._throw_away(*found)
+            raise
         if not found:
             raise failed[-1]
         self._free += found[1:]
