@@ -177,6 +177,7 @@ async def test_an_error_at_rest_refuses_prompts_until_it_is_over(site: Site, wor
         for error in (*RULED, *OWN):
             with an_error(site, error):
                 refused = await client.answer_to(client.send_prompt("say never"), within=15)
+                assert "error" in refused, error
                 said = refused["error"]["message"]
                 assert "not taken: " in said, error
                 assert "can only be read" in said or error != "only to be read"

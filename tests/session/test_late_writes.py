@@ -66,7 +66,7 @@ async def test_what_tells_of_no_write_of_the_session_leaves_at_once(tmp_path: Pa
         peer.notify("_of/another", {"sessionId": "another"})
         peer.notify("_of/none")
         peer.notify("_of/it", {"sessionId": session})
-        peer.notify("_of/its_child", {"sessionId": f"{session}/child"})
+        peer.notify("_of/its_child", {"sessionId": f"{session}:1"})
         asked = peer.request("_asks", {"sessionId": session}, lambda answer: None)
         peer.cancel(asked)
         at_once = [message["method"] for message in here.got[before:]]
