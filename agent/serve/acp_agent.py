@@ -31,7 +31,6 @@ from acp.schema import (
     SessionInfo,
     SetSessionConfigOptionResponse,
     SetSessionModeResponse,
-    Usage,
 )
 from pydantic import BaseModel
 
@@ -180,10 +179,7 @@ class AcpAgent(OpenSessions[Session]):
         blocks = checked_blocks(prompt)
         stop = await session.prompt(blocks, no_demo=(meta or {}).get(NO_DEMO) is True)
         self._later(session.title.make)
-        usage = session.take_usage()
-        return PromptResponse(
-            stop_reason=stop, usage=Usage.model_validate(usage) if usage else None
-        )
+        return PromptResponse(stop_reason=stop)
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if f"_{method}" == STEERING:

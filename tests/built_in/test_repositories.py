@@ -107,10 +107,10 @@ async def worked(
         await client.new_session(folder)
         if has_editor:
             async with Editor(client) as editor:
-                assert (await client.prompt(prompt, within=30))["stopReason"] == "end_turn"
+                assert await client.prompt(prompt, within=30) == {"stopReason": "end_turn"}
                 yield Work(folder, client, editor)
         else:
-            assert (await client.prompt(prompt, within=30))["stopReason"] == "end_turn"
+            assert await client.prompt(prompt, within=30) == {"stopReason": "end_turn"}
             yield Work(folder, client, None)
 
 

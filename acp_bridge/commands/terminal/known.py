@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from acp_bridge.journal import Owns, SessionInfo
 
 
+#: says where to look if the file of a session can't be used.
 def where() -> str:
     """Return the words that tell the user how to find a session's file."""
     return f"`{OWN_COMMANDS.line('doctor')}` says where its file is, or should be"

@@ -112,7 +112,7 @@ async def test_one_session_does_not_wait_for_another(talk: Talk, cwd: Path, gate
         assert (await client.prompt("b"))["stopReason"] == "end_turn"
         assert client.recording.answers(running) == []
         client.cancel(busy)
-        assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
+        assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
 
 
 @pytest.mark.hazard("C3", "C5", "C9", "C17")
@@ -127,7 +127,7 @@ async def test_cancelled_in_the_middle_it_says_so_once_and_remembers(
         await gates.reached("g")
         client.cancel()
         client.cancel()
-        assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
+        assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
         since = client.mark()
         await client.prompt("who am I?")
         assert client.text(since=since) == "You told me: slow"
@@ -145,7 +145,7 @@ async def test_cancelled_right_behind_the_prompt_no_model_is_called(
         await opened(client, cwd)
         running = client.send_prompt("x")
         client.cancel()
-        assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
+        assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
         assert client.text() == ""
     assert not log.exists()
 
@@ -184,7 +184,7 @@ async def test_cancelled_while_the_user_is_asked_the_card_is_closed_and_nothing_
         running = client.send_prompt("run")
         await client.until_request("session/request_permission")
         client.cancel()
-        assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
+        assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
         cards = [u["status"] for u in client.updates() if "toolCallId" in u]
         assert cards == ["pending", "failed"]
         assert (await client.prompt("x"))["stopReason"] == "end_turn"
@@ -288,7 +288,7 @@ async def test_at_eof_a_running_turn_is_ended_and_answered(
         client.close_stdin()
         with anyio.fail_after(5):
             await client.closed.wait()
-        assert client.recording.answers(running)[0]["result"]["stopReason"] == "cancelled"
+        assert client.recording.answers(running)[0]["result"] == {"stopReason": "cancelled"}
 
 
 @pytest.mark.hazard("P2")
@@ -299,5 +299,5 @@ async def test_at_eof_what_was_asked_before_is_still_answered(talk: Talk, cwd: P
         client.close_stdin()
         with anyio.fail_after(5):
             await client.closed.wait()
-        assert client.recording.answers(asked)[0]["result"]["stopReason"] == "end_turn"
+        assert client.recording.answers(asked)[0]["result"] == {"stopReason": "end_turn"}
         assert client.text() == "one two"

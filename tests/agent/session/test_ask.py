@@ -67,7 +67,7 @@ async def test_a_question_is_answered_from_memory_and_nothing_of_it_is_left(
         assert transcripts(tmp_path) == before
         assert client.updates(since=seen) == []
         assert await listed(client) == [session]
-        assert (await client.prompt("and now?"))["stopReason"] == "end_turn"
+        assert await client.prompt("and now?") == {"stopReason": "end_turn"}
         assert b"beside" not in b"".join(transcripts(tmp_path).values())
 
 
@@ -80,7 +80,7 @@ async def test_it_is_answered_while_a_turn_runs_and_the_turn_goes_on(
         await gates.reached("g")
         assert "work" in await ask(client)
         gates.open("g")
-        assert (await client.answer_to(turn))["result"]["stopReason"] == "end_turn"
+        assert (await client.answer_to(turn))["result"] == {"stopReason": "end_turn"}
         assert client.text() == "working done"
 
 
@@ -131,7 +131,7 @@ async def test_it_can_be_cancelled_and_its_model_call_ends(
         answer = await client.answer_to(question)
         assert answer["error"]["code"] == -32800
         client.notify("$/cancel_request", {"requestId": question})  # too late
-        assert (await client.prompt("go on"))["stopReason"] == "end_turn"
+        assert await client.prompt("go on") == {"stopReason": "end_turn"}
 
 
 async def test_a_close_ends_the_questions_of_its_session_and_a_stop_ends_none(
@@ -181,12 +181,12 @@ async def test_a_pause_on_the_wire_is_answered_when_the_turn_waits(
         assert (await client.answer_to(pause))["result"] == {"paused": True}
         assert "in_progress" not in str(client.updates())
         assert await client.request("_acp_bridge/go", session) == {}
-        assert (await client.answer_to(turn))["result"]["stopReason"] == "end_turn"
+        assert (await client.answer_to(turn))["result"] == {"stopReason": "end_turn"}
         assert await client.request("_acp_bridge/go", session) == {}
         with anyio.fail_after(5):
             turn = client.send_prompt("work")
             await gates.reached("g", 2)
             pause = client.send_request("_acp_bridge/pause", session)
             client.cancel()
-            assert (await client.answer_to(turn))["result"]["stopReason"] == "cancelled"
+            assert (await client.answer_to(turn))["result"] == {"stopReason": "cancelled"}
             assert (await client.answer_to(pause))["result"] == {"paused": False}

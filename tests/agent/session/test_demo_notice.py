@@ -102,7 +102,7 @@ async def test_a_prompt_that_wants_no_demo_is_refused_for_want_of_a_key(
         assert f"`acp-bridge key --home {tmp_path}`" in caught.value.message
         assert client.text() == ""
         await choose(client, "demo")
-        assert (await client.request("session/prompt", wanted))["stopReason"] == "end_turn"
+        assert await client.request("session/prompt", wanted) == {"stopReason": "end_turn"}
 
 
 async def test_a_demo_that_was_asked_for_by_name_says_nothing(talk: Talk, cwd: Path) -> None:

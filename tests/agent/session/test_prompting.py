@@ -189,22 +189,6 @@ async def test_compact_summarises_at_once_and_is_no_prompt_itself(
     assert ("They greeted." in last, "hello there" in last) == (True, False)
 
 
-async def test_an_answer_tells_the_tokens_used_since_the_last_one_also_after_a_failure(
-    talk: Talk, cwd: Path
-) -> None:
-    dialogue = "turn\ntext: one two\n---\ntext: three\nerror: other Broken.\n---\ntext: four"
-    async with talk(dialogue) as client:
-        session_id = await opened(client, cwd)
-        first = (await client.prompt("well"))["usage"]
-        assert first["outputTokens"] == 2
-        assert first["totalTokens"] == first["inputTokens"] + 2
-        assert (await client.prompt("more"))["usage"]["inputTokens"] > first["inputTokens"]
-    async with talk(SAYS) as client:
-        await client.initialize()
-        await client.load_session(session_id, cwd)
-        assert (await client.prompt("again"))["usage"]["outputTokens"] == 1
-
-
 async def test_how_full_the_window_is_is_told_after_a_load_and_after_compact(
     talk: Talk, cwd: Path
 ) -> None:

@@ -41,7 +41,7 @@ async def test_words_for_the_running_turn_are_taken_and_read_in_it(
         assert await steered(client) == INJECTED
         assert await steered(client, "and short") == INJECTED
         gates.open("middle")
-        assert (await client.answer_to(turn))["result"]["stopReason"] == "end_turn"
+        assert (await client.answer_to(turn))["result"] == {"stopReason": "end_turn"}
         assert client.text().endswith('upon a time."and short" it is.')
         assert "user_message_chunk" not in kinds(client, since)
         assert await steered(client, "too late") == NO_TURN
@@ -68,7 +68,7 @@ async def test_without_a_turn_or_in_a_command_nothing_is_taken_and_no_turn_begin
         await gates.reached("summary")
         assert await steered(client) == NO_TURN
         client.cancel()
-        assert (await client.answer_to(summary))["result"]["stopReason"] == "cancelled"
+        assert (await client.answer_to(summary))["result"] == {"stopReason": "cancelled"}
         assert "in verse" not in client.text()
 
 
@@ -84,7 +84,7 @@ async def test_the_words_go_with_a_turn_that_is_cancelled(
         assert await steered(client) == INJECTED
         client.cancel()
         late = client.send_request(STEERING, words(client))
-        assert (await client.answer_to(turn))["result"]["stopReason"] == "cancelled"
+        assert (await client.answer_to(turn))["result"] == {"stopReason": "cancelled"}
         assert (await client.answer_to(late))["result"] == NO_TURN
         await client.prompt("what did I say?")
         assert client.text() == "You told me: a story"

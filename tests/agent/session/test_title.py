@@ -43,7 +43,7 @@ async def test_the_answer_does_not_wait_for_it_and_it_is_kept(
     said = 'gate: t\ntext: "Roof repair".'
     async with talk(models(said), summary_model="small") as client:
         session = await opened(client, cwd)
-        assert (await client.prompt("Mend the roof\nplease"))["stopReason"] == "end_turn"
+        assert await client.prompt("Mend the roof\nplease") == {"stopReason": "end_turn"}
         assert titles(client) == []
         await gates.reached("t")
         gates.open_for_good("t")
@@ -117,7 +117,7 @@ async def test_none_comes_in_the_quiet_after_cancelled_but_when_the_client_speak
         turn = client.send_prompt("slow")
         await gates.reached("s")
         client.cancel()
-        assert (await client.answer_to(turn))["result"]["stopReason"] == "cancelled"
+        assert (await client.answer_to(turn))["result"] == {"stopReason": "cancelled"}
         seen = client.mark()
         gates.open("t")
         with anyio.fail_after(5):

@@ -332,7 +332,7 @@ async def test_on_the_wire_a_cancel_ends_the_terminal_before_the_prompt_is_answe
         running = client.send_prompt("x")
         await client.until_request("terminal/wait_for_exit")
         client.cancel(session_id)
-        assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
+        assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
         assert len(client.recording.requests("terminal/kill")) == 1
         assert client.side.terminals == []
         client.side.handlers.clear()
