@@ -11,7 +11,6 @@ Invariants
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import deque
@@ -24,7 +23,7 @@ from acp_bridge import errors
 from acp_bridge.agents.process import Exit, StartFailed
 from acp_bridge.agents.stderr import cut
 from acp_bridge.protocol import INITIALIZE, ErrorCode
-from acp_bridge.wire.jsonrpc import UNSET, RpcError
+from acp_bridge.wire.jsonrpc import UNSET, RpcError, loads
 
 if TYPE_CHECKING:
     from acp_bridge.agents.program_file import Fault
@@ -112,7 +111,7 @@ class Attempt:
         return [
             line.decode(errors="replace").strip()
             for line in self._stdout.split(b"\n")
-            if line.strip() and not _is_message(line)
+            if line.strip() and not isinstance(loads(line), dict | list)
         ]
 
     # --- the kinds -----------------------------------------------------------------------------
@@ -136,18 +135,16 @@ class Attempt:
             if fault is not None:
                 return Trouble(f"the agent could not be started: {fault.what}", (), fault.advice)
         how = f" ({exit_.describe()})" if exit_ else ""
-        wrote = " wrote something that is not ACP, and" if self.noise else ""
         return Trouble(
-            f"{self.name}{wrote} ended before it answered {method}{how}",
+            f"{self._who_wrote} ended before it answered {method}{how}",
             self._written(),
             self._advice() or (_SPEAKS if self.noise else _TERMINAL),
         )
 
     def silent(self, seconds: float, method: str = INITIALIZE) -> Trouble:
         """Return why it is given up after `seconds` without an answer to `method`; reads a disk."""
-        wrote = " wrote something that is not ACP, and" if self.noise else ""
         return Trouble(
-            f"{self.name}{wrote} did not answer {method} within {seconds:g} s",
+            f"{self._who_wrote} did not answer {method} within {seconds:g} s",
             self._written(),
             self._advice() or (_SPEAKS if method == INITIALIZE else _TERMINAL),
         )
@@ -165,6 +162,11 @@ class Attempt:
             self._written(),
             self._advice() or advice,
         )
+
+    @property
+    def _who_wrote(self) -> str:
+        """The beginning of a sentence: the agent, and that it wrote what is not ACP if it did."""
+        return f"{self.name} wrote something that is not ACP, and" if self.noise else self.name
 
     def _advice(self, *, missing: bool = False) -> str:
         """Return what the table of known agents advises; "" for nothing."""
@@ -210,13 +212,6 @@ def telling(lines: Iterable[str], mask: Callable[[str], str]) -> list[str]:
         at = next((at for at, line in enumerate(before) if _TELLS.match(line)), 0)
         shown = [before[at], *(["..."] if at + 1 < len(before) else []), *shown]
     return [f"  {cut(line)}" for line in shown]
-
-
-def _is_message(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict | list)
-    except (ValueError, RecursionError):
-        return False
 
 
 class NotReady(RpcError):

@@ -44,9 +44,7 @@ def fault_of(
                 "install it, or give the whole path of its program; if a terminal finds it,"
                 " --login-shell-path on takes its PATH",
             )
-        if ran:
-            return _of_head(program, file, path) if _is_script(file) else None
-        return _of_kind(program, file) or _of_head(program, file, path)
+        return (None if ran else _of_kind(program, file)) or _of_head(program, file, path, ran=ran)
     except PermissionError:
         return Fault(
             f"{program} can't be read by this user", "look at its rights, and its folder's"
@@ -61,11 +59,6 @@ def _found(program: str, path: str, folder: str | None) -> Path | None:
     places = [Path(place, program) for place in path.split(os.pathsep)]
     files = [place for place in places if place.is_file()]
     return next((each for each in files if os.access(each, os.X_OK)), next(iter(files), None))
-
-
-def _is_script(file: Path) -> bool:
-    with file.open("rb") as opened:
-        return opened.read(2) == b"#!"
 
 
 def _of_kind(program: str, file: Path) -> Fault | None:
@@ -89,12 +82,14 @@ def _of_kind(program: str, file: Path) -> Fault | None:
     return None
 
 
-def _of_head(program: str, file: Path, path: str) -> Fault | None:
-    """Return what is wrong with how the file begins."""
+def _of_head(program: str, file: Path, path: str, *, ran: bool) -> Fault | None:
+    """Return what is wrong with how the file begins; of one that ran only a script is looked at."""
     with file.open("rb") as opened:
         head = opened.read(_HEAD)
     if head.startswith(b"#!"):
         return _of_first_line(program, head[2:].partition(b"\n")[0].decode(errors="replace"), path)
+    if ran:
+        return None
     if head.startswith((_ELF, *_MACH)):
         return Fault(
             f"{program} is built for another kind of machine or system",

@@ -194,7 +194,7 @@ async def test_connect_is_private_and_comes_in_from_the_server_s_own_machine(
     async with RecordingClient.start(command, env=field.env, exit_within=5) as client:
         await client.initialize({})
         await client.new_session(field.folder)
-        assert (await client.prompt("words", within=SECONDS))["stopReason"] == "end_turn"
+        assert await client.prompt("words", within=SECONDS) == {"stopReason": "end_turn"}
     code, said = await field.command("ps", "--at", url)
     assert (code, "words" in said) == (0, True), said
     # with another data folder nobody vouches for it

@@ -90,7 +90,7 @@ class Desk:
         assert self.asked == asked
         self.provider.mute = False
         self.provider.say(Text("Fine."))
-        assert (await self.client.prompt(next(self._texts)))["stopReason"] == "end_turn"
+        assert await self.client.prompt(next(self._texts)) == {"stopReason": "end_turn"}
         # nothing of what was cancelled, neither to the user nor to the model
         assert self.client.text(since=since) == "Fine."
         assert [u for u in self.client.updates(since=since) if "toolCallId" in u] == []

@@ -83,7 +83,7 @@ async def test_the_built_in_agent_is_asked_during_a_turn_and_forgets_it(
         assert "_acp_bridge/ask" in methods
         session = await client.new_session(world.cwd, within=20)
         client.side.permission = "allow"
-        assert (await client.prompt("I am Ann", within=20))["stopReason"] == "end_turn"
+        assert await client.prompt("I am Ann", within=20) == {"stopReason": "end_turn"}
         before = await replayed(client, session, world.cwd)
         rows = await listed(client, world.cwd)
         turn = client.send_prompt("work")

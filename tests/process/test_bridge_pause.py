@@ -98,7 +98,7 @@ async def test_a_turn_waits_when_its_command_has_ended_until_go_or_stop(
         client.cancel()
         assert await stopped(client, again) == "cancelled"
         assert did(world) == ["one", "two", "one"]
-        assert (await client.prompt("hello"))["stopReason"] == "end_turn"
+        assert await client.prompt("hello") == {"stopReason": "end_turn"}
         assert await says(client, "go") == {"state": "open"}
 
 

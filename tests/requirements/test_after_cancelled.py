@@ -27,14 +27,14 @@ async def test_nothing_at_all_follows_cancelled_or_the_answer_to_a_load(
 ) -> None:
     async with bench.start(subject) as client:
         await client.new_session(bench.cwd)
-        assert (await client.prompt("say before", within=START))["stopReason"] == "end_turn"
+        assert await client.prompt("say before", within=START) == {"stopReason": "end_turn"}
         prompt = await bench.held(client)
         client.cancel()
         assert await stopped(client, prompt) == "cancelled"
         mark = client.mark()
         await leak(bench, subject, client)
         assert await unasked(client, mark, reopened=int(subject.restarts)) == []
-        assert (await client.prompt("say after", within=START))["stopReason"] == "end_turn"
+        assert await client.prompt("say after", within=START) == {"stopReason": "end_turn"}
         assert "late" not in client.text()
         assert "leaked" not in str(client.updates())
         if subject not in BRIDGED:

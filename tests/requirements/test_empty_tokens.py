@@ -12,5 +12,5 @@ async def test_an_empty_token_of_a_model_is_no_message(bench: Bench, subject: Su
     """`judge_chunks` looks at every chunk."""
     async with bench.start(subject) as client:
         await client.new_session(bench.cwd)
-        assert (await client.prompt("empty", within=START))["stopReason"] == "end_turn"
+        assert await client.prompt("empty", within=START) == {"stopReason": "end_turn"}
         assert client.text() == "full"

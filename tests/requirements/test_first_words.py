@@ -18,7 +18,7 @@ async def test_a_client_of_version_2_is_answered_with_1_and_can_work(
         assert answer["protocolVersion"] == 1
         opened = await client.request("session/new", {"cwd": str(bench.cwd)}, within=START)
         client.session_id = opened["sessionId"]
-        assert (await client.prompt("say one", within=START))["stopReason"] == "end_turn"
+        assert await client.prompt("say one", within=START) == {"stopReason": "end_turn"}
         assert "one" in client.text()
         # It can neither read nor write nor show a terminal, and said so by saying nothing.
         asked = {m["method"] for m in client.recording.incoming() if "id" in m and "method" in m}
@@ -39,6 +39,6 @@ async def test_a_batch_is_refused_by_one_error_and_the_rest_goes_on(
         answer = await client.until(lambda message: "error" in message, since=seen)
         assert (answer["id"], answer["error"]["code"]) == (None, -32600)
         await client.new_session(bench.cwd)
-        assert (await client.prompt("say one", within=START))["stopReason"] == "end_turn"
+        assert await client.prompt("say one", within=START) == {"stopReason": "end_turn"}
         answered = [m.get("id") for m in client.recording.incoming(seen) if "method" not in m]
         assert not {"a", "b"} & set(map(str, answered))

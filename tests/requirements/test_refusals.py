@@ -56,7 +56,7 @@ async def test_a_read_a_write_and_a_command_that_the_client_refuses_are_not_done
             await set_mode(client, mode)
             for prompt in ("read", "write", "edit", "run"):
                 seen = client.mark()
-                assert (await client.prompt(prompt, within=START))["stopReason"] == "end_turn"
+                assert await client.prompt(prompt, within=START) == {"stopReason": "end_turn"}
                 asked = {message.get("method") for message in client.recording.incoming(seen)}
                 if mode != "plan" and client.side.handlers.keys() & asked:
                     assert REASON in client.text(since=seen)
