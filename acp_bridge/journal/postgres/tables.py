@@ -25,6 +25,7 @@ _LOCK: Final = 0x6163705F62726964  # "acp_brid"
 #: `address` of a bridge: the origin under which other machines reach it, if they do.
 #: `base` is the number of the write that the base goes up to, `applied` that of the last write. A
 #: row that is `dropped` is there for other machines alone, which had it in their listings before.
+#: `used`, `pieces` and `words` sum the session up (`summary`) as it was after write `summary_of`.
 MIGRATIONS: Final = (
     """
     CREATE TABLE acp_bridge.listing(changes bigint NOT NULL);
@@ -57,6 +58,10 @@ MIGRATIONS: Final = (
     );
     """,
     "ALTER TABLE acp_bridge.bridges ADD COLUMN address text",
+    """
+    ALTER TABLE acp_bridge.sessions ADD COLUMN summary_of bigint, ADD COLUMN summary_form integer,
+        ADD COLUMN used text, ADD COLUMN pieces text[], ADD COLUMN words text[] COLLATE "C"
+    """,
 )
 
 
