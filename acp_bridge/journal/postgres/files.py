@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -32,6 +33,8 @@ from acp_bridge.settings import DatabaseUrl
 #: seconds for which a bridge that ends waits for the database to note that.
 _END: Final = 2.0
 _NONE: Final = Saved()
+
+logger = logging.getLogger(__name__)
 
 
 class DatabaseFiles(Files):
@@ -149,11 +152,15 @@ class DatabaseFiles(Files):
     async def _sum_up(self, path: Path, head: log.Head) -> None:
         from acp_bridge.journal.postgres import summary  # no bridge needs it at its start
 
-        with suppress(JournalError):  # the first command that needs it sums it up
+        try:
             summed = await in_thread(summary.sum_up, path)
             if summed.n != head.applied:
                 async with self._database.connection() as connection:
                     await summary.put(connection, {path.stem: (head.fence, summed)})
+        except JournalError:
+            pass  # the first command that needs it sums it up
+        except Exception:
+            logger.exception("journal: a session can't be summed up")
 
     async def rest(self) -> None:
         """Wait until all sessions that were closed are summed up."""

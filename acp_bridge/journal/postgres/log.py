@@ -323,8 +323,8 @@ async def rebase(
         n = await in_thread(applied_in_file, copy)
         async with connection.transaction():
             cursor = await connection.execute(
-                "UPDATE acp_bridge.sessions SET base = %s, applied = greatest(applied, %s),"
-                f" {UNSUMMED} WHERE name = %s AND owner = %s AND fence = %s AND {KNOWN}",
+                "UPDATE acp_bridge.sessions SET base = %s, applied = greatest(applied, %s)"
+                f" WHERE name = %s AND owner = %s AND fence = %s AND {KNOWN}",
                 (n, n, name, owner, fence),
             )
             if not cursor.rowcount:

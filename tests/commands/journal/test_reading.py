@@ -229,6 +229,8 @@ def test_a_session_that_a_bridge_has_is_read_as_it_is_and_left_to_the_bridge(
         code, out, err = said("sessions", "--search", "please", "--json")
         assert (code, err, FIRST in out, SECOND in out) == (0, "", False, True)
         assert len(copies(tmp_path)) == 1
+    summed = f"SELECT summary_of = applied FROM acp_bridge.sessions WHERE session_id = '{FIRST}'"
+    assert at_database(database, summed) == [(False,)]
 
 
 @pytest.mark.parametrize("words", ALL)

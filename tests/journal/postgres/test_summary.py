@@ -170,7 +170,7 @@ async def test_a_write_that_knows_of_no_summary_makes_it_count_no_more(
     assert not await is_summed_up(connection)
 
 
-async def test_a_base_of_more_writes_takes_the_summary_away(
+async def test_a_base_of_more_writes_makes_the_summary_count_no_more(
     connection: log.Connection, tmp_path: Path
 ) -> None:
     path = made(tmp_path / "sessions" / NAME, rows_of(SAID[0]))
