@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from psycopg import AsyncConnection
 
 from acp_bridge.journal.file import Write
-from acp_bridge.journal.postgres import log, summary
+from acp_bridge.journal.postgres import log, summary, tables
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.index import CopiedIndex
 from acp_bridge.journal.records import file_name
@@ -194,6 +195,19 @@ async def test_a_deleted_session_leaves_nothing_of_its_summary(
             await index.close()
     assert not await is_summed_up(connection)
     assert await columns(connection) == [(None, None, None)]
+
+
+async def test_a_session_from_before_there_were_summaries_has_none_and_can_be_summed_up(
+    database: DatabaseUrl, database_url: str, tmp_path: Path
+) -> None:
+    path = made(tmp_path / "sessions" / NAME, rows_of(SAID[0]))
+    async with await AsyncConnection.connect(database_url, autocommit=True) as before:
+        await tables.migrate(before, tables.MIGRATIONS[:2])
+        await log.store(before, INFO, path, "me")
+    async with Database(database) as opened, opened.connection() as connection:
+        assert not await is_summed_up(connection)
+        await summary.put(connection, {path.stem: (1, summary.sum_up(path))})
+        assert await is_summed_up(connection)
 
 
 async def test_a_summary_of_another_state_is_not_put(
