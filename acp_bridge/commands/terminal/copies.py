@@ -61,8 +61,6 @@ _HOLDERS: Final = (
 _STATES: Final = "SELECT name, fence, applied FROM acp_bridge.sessions WHERE NOT deleted"
 #: the file that has, as JSON, the states of the sessions that were fetched with others.
 _FETCHED: Final = "fetched.json"
-#: the file in which earlier versions kept figures of the copies.
-_OF_EARLIER: Final = "usages.jsonl"
 #: the most sessions, or characters, that are summed up in one statement.
 _AT_ONCE: Final = 250
 _CHARACTERS: Final = 4_000_000
@@ -181,11 +179,12 @@ class Copies(Kept):
         progress = Progress("reads sessions that nobody has summed up yet")
         rest = [*states.items()]
         try:
+            await summary.put(connection, {})  # who may only read is refused before all the work
             while rest:
                 made = await in_thread(self._summaries, rest)
                 progress.tell(len(states) - len(rest), len(states))
                 await summary.put(connection, made)
-        except psycopg.Error as error:  # the user may only read
+        except psycopg.Error as error:
             event("journal.failed", what=failure(error))
             return False
         finally:
@@ -268,7 +267,6 @@ class Copies(Kept):
             for path in gone:
                 remove_files(path)
                 forget(self.home / SEARCHED, path)
-            (self.home / _OF_EARLIER).unlink(missing_ok=True)
 
 
 def _is_as_new(path: Path, applied: int) -> bool:
