@@ -58,8 +58,8 @@ def _cost(given: Namespace, since: str, kept: Kept) -> int:
         listed = known.listing(kept.home)
     except known.NotFound as why:
         return fail("cost", why)
-    kept.fetch_all(info.session_id for info in listed if info.updated_at >= since)
-    counted = costs(kept.home, listed, given.by, since, kept.usages)
+    used_in = kept.usage(info.session_id for info in listed if info.updated_at >= since)
+    counted = costs(listed, given.by, since, used_in)
     if given.json:
         return print_json(costs_as_json(counted))
     return print_text(costs_table(counted, columns()))

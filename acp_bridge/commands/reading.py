@@ -21,7 +21,7 @@ from acp_bridge.commands.terminal.kept import (
     sessions_table,
     transcript_of,
 )
-from acp_bridge.commands.terminal.searching import places, with_places
+from acp_bridge.commands.terminal.searching import with_places
 from acp_bridge.commands.terminal.since import add_since, since_of
 from acp_bridge.commands.terminal.stored import Holder, Kept, at_kept
 from acp_bridge.commands.terminal.writing import NotWritten, write_text
@@ -125,9 +125,7 @@ def _sessions(given: Namespace, since: str, kept: Kept) -> int:
     home, holders = kept.home, kept.holders
     try:
         found = [info for info in known.listing(home) if info.updated_at >= since]
-        if given.search is not None:
-            kept.fetch_all(info.session_id for info in found)
-        said = None if given.search is None else places(home, found, given.search)
+        said = None if given.search is None else kept.said(found, given.search)
     except (known.NotFound, JournalError) as why:
         return fail("sessions", why)
     if given.cwd is not None:

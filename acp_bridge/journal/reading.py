@@ -27,7 +27,7 @@ from acp_bridge.journal.prompt_rows import prompt_of, read_words
 from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo, file_name
 from acp_bridge.journal.schema import INDEX_SCHEMA
 from acp_bridge.journal.store import Journal
-from acp_bridge.journal.turns import TurnRow
+from acp_bridge.journal.turns import TurnRow, Used
 
 #: the SQL in the place of a column that an index of an earlier version lacks.
 _EARLIER: Final = {"agent_info": "NULL", "prompted": "1"}
@@ -126,14 +126,8 @@ def turns_of(home: Path, session_id: str) -> list[TurnRow]:
         return turns.read(db)
 
 
-def turns_and_usage(
-    home: Path, session_id: str
-) -> tuple[list[TurnRow], list[tuple[int, dict[str, Any]]]]:
-    """Return the turns of a session, and what agents told of the usage of each, both in order.
-
-    An item of the usage is a turn's number, 0 outside of any, and what `session/prompts/account.py`
-    keeps. Raises as `transcript` does.
-    """
+def used(home: Path, session_id: str) -> Used:
+    """Return what a session's file has of usage. Raises as `transcript` does."""
     path = _file_of(home, session_id)
     if not path.is_file():
         raise UnknownSession
@@ -141,7 +135,7 @@ def turns_and_usage(
         with suppress(sqlite3.DatabaseError):  # what is damaged is read as far as that goes
             if not db.execute("SELECT name FROM pragma_table_info('session')").fetchone():
                 raise UnknownSession
-        return turns.read(db), turns.usage(db)
+        return turns.used(db)
 
 
 def _file_of(home: Path, session_id: str) -> Path:

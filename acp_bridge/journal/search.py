@@ -27,7 +27,7 @@ from acp_bridge.journal import prompt_rows
 from acp_bridge.journal.connection import connect, journal_errors
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.files import sure_stamp
-from acp_bridge.journal.history import Row, snapshot
+from acp_bridge.journal.history import Row, all_rows, snapshot
 from acp_bridge.journal.index import locked
 from acp_bridge.journal.merge import merged
 from acp_bridge.journal.prompt_rows import prompt_of, words_in
@@ -48,6 +48,15 @@ _TABLES: Final = """
     CREATE INDEX of_session ON pieces(session, stays);
     CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'unicode61 remove_diacritics 2');
 """
+#: a table for the words of texts, one after the other.
+_WORDS: Final = """
+    CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'unicode61 remove_diacritics 2');
+    CREATE VIRTUAL TABLE words USING fts5vocab(said, instance);
+"""
+_IN_ORDER: Final = (
+    "SELECT doc, group_concat(term, ' ') FROM (SELECT doc, term FROM words ORDER BY doc, offset)"
+    " GROUP BY doc"
+)
 #: the most characters of a piece; a longer message is several pieces, cut at the end of a line.
 _PIECE: Final = 20_000
 #: the most sessions, or characters, that are written at once.
@@ -128,6 +137,17 @@ class Asked:
         """The query for FTS5: all phrases and words, in quotes, so that nothing is its syntax."""
         phrases, words = map(_spaced, self.phrases), map(_spaced, self.words)
         return " AND ".join([*map('"{}"'.format, phrases), *map('"{}"*'.format, words)])
+
+    @property
+    def terms(self) -> list[str]:
+        """What all stands in the `words_in_order` of a text exactly if the query finds the text.
+
+        It is none if the query finds no text at all, since a phrase or word of it has no words.
+        """
+        found = words_in_order([*map(_spaced, (*self.phrases, *self.words))])
+        count = len(self.phrases)
+        terms = [*found[:count], *(each.rstrip() for each in found[count:])]
+        return terms if all(each.strip() for each in terms) else []
 
     def place(self, text: str) -> str:
         """Return an excerpt of a text around the first phrase or word that stands in it.
@@ -243,19 +263,51 @@ def _stamp(path: Path) -> str | None:
 def _read(path: Path, known: Known, stamp: str) -> Read:
     """Return what a session's file has behind what is known of it. Raises JournalError."""
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
-        found = db.execute("SELECT merged_to FROM session").fetchone()
-        merged_to = int(found[0] or 0) if found else 0
+        merged_to = _merged_to(db)
         last = db.execute(_ROW, (known.last,)).fetchone()
         anew = not last or _sum(last[0]) != known.sum
         rows = snapshot(path, 0 if anew else known.last)
         stay = [row for row in rows if row.id <= merged_to]
-        stays = [*_said(db, stay)]
-        may_change = [*_said(db, rows[len(stay) :]), *_waiting(db)]
+        stays, may_change = _divided(db, stay, rows[len(stay) :])
     if stay:
         known = Known(stamp, stay[-1].id, _sum(stay[-1].lines))
     else:
         known = Known(stamp) if anew else Known(stamp, known.last, known.sum)
     return Read(path, known, anew, stays, may_change)
+
+
+def said_in(db: sqlite3.Connection) -> list[str]:
+    """Return the texts of all pieces of a session's file, in the order in which the index has them.
+
+    Raises sqlite3.Error.
+    """
+    merged_to, rows = _merged_to(db), all_rows(db)
+    stay = [row for row in rows if row.id <= merged_to]
+    stays, may_change = _divided(db, stay, rows[len(stay) :])
+    return [piece.text for piece in (*stays, *may_change)]
+
+
+def words_in_order(texts: list[str]) -> list[str]:
+    """Return for each text the words that FTS5 sees in it, each between spaces; "" if none."""
+    words = [""] * len(texts)
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_WORDS)
+        db.executemany("INSERT INTO said(rowid, text) VALUES (?, ?)", enumerate(texts))
+        for number, found in db.execute(_IN_ORDER):
+            words[number] = f" {found} "
+    return words
+
+
+def _merged_to(db: sqlite3.Connection) -> int:
+    found = db.execute("SELECT merged_to FROM session").fetchone()
+    return int(found[0] or 0) if found else 0
+
+
+def _divided(
+    db: sqlite3.Connection, stay: list[Row], rest: list[Row]
+) -> tuple[list[Piece], list[Piece]]:
+    """Return the pieces of rows that stay as they are, and those of the rest and what waits."""
+    return [*_said(db, stay)], [*_said(db, rest), *_waiting(db)]
 
 
 def _sum(lines: bytes) -> str:

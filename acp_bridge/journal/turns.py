@@ -8,7 +8,7 @@ import re
 import sqlite3
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from acp_bridge.journal import prompt_rows
 from acp_bridge.journal.connection import is_damage
@@ -37,6 +37,15 @@ class TurnRow:
     prompt: PromptRow
     began: str | None
     ended: str | None
+
+
+class Used(NamedTuple):
+    """What a session's file has of usage, before it is counted."""
+
+    #: number, beginning (UTC as ISO 8601, None if not kept) and the agent's `usage` of each turn.
+    turns: list[tuple[int, str | None, dict[str, Any]]]
+    #: the number of a turn, 0 outside of any, and what its agent told. They are in order of time.
+    told: list[tuple[int, dict[str, Any]]]
 
 
 def read(db: sqlite3.Connection) -> list[TurnRow]:
@@ -72,6 +81,17 @@ def usage(db: sqlite3.Connection) -> list[tuple[int, dict[str, Any]]]:
     kept = _settings(db, USAGE).items()
     found = [(_number(key), as_object(told)) for key, told in kept]
     return sorted(found, key=lambda each: str(each[1].get("at")))
+
+
+def used(db: sqlite3.Connection) -> Used:
+    """Return what a session's file has of usage. Raises sqlite3.Error."""
+    rows = read(db)
+    return Used([(row.prompt.seq, row.began, answered(row)) for row in rows], usage(db))
+
+
+def answered(row: TurnRow) -> dict[str, Any]:
+    """Return the `usage` in the agent's answer to the prompt of a turn; {} if it has none."""
+    return as_object(as_object(row.prompt.agent_outcome).get("usage"))
 
 
 def unanswered(db: sqlite3.Connection) -> list[str]:

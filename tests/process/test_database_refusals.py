@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from anyio import fail_after, run_process
 
+from acp_bridge.journal.postgres.tables import MIGRATIONS
 from tests.process.bridge_support import World
 from tests.process.test_database import Machine
 from tests.remote.certificate import certificate
@@ -75,6 +76,22 @@ def newer_tables(server: Cluster) -> tuple[str, dict[str, str]]:
     return url, {}
 
 
+def no_version(server: Cluster) -> tuple[str, dict[str, str]]:
+    url = server.new_database()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(b"CREATE SCHEMA acp_bridge")
+        for script in MIGRATIONS:
+            connection.execute(script.encode())
+        connection.execute(b"CREATE TABLE acp_bridge.version(version integer NOT NULL)")
+    return url, {}
+
+
+def closed(server: Cluster) -> tuple[str, dict[str, str]]:
+    url, other = server.new_database(), server.new_database()
+    execute(other, f"ALTER DATABASE {name_in(url)} ALLOW_CONNECTIONS false")
+    return url, {}
+
+
 @pytest.fixture(scope="module")
 def tls_server() -> Iterator[tuple[Cluster, Path]]:
     """A running cluster that offers TLS as `other.example`, and its certificate."""
@@ -128,6 +145,8 @@ async def doctor(machine: Machine, env: dict[str, str]) -> tuple[int, str]:
         (not_safe, "the way to the database is not as safe as sslmode asks for"),
         (latin_1, "the database does not keep text as UTF-8"),
         (newer_tables, "a newer acp-bridge made the tables of the database (version 99"),
+        (no_version, "the tables of the journal are there without their version"),
+        (closed, "the database takes no connections: an administrator can allow them"),
     ],
 )
 async def test_the_editor_and_doctor_are_told_why_no_session_can_be_opened(

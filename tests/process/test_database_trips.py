@@ -14,10 +14,11 @@ from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.url import parse
 from tests.journal.postgres.session_files import INFO, made
 from tests.process.bridge_support import World, stopped
-from tests.process.test_database import Machine
+from tests.process.test_database import Machine, Two
 from tests.support.line import line
 from tests.support.pgbouncer import pgbouncer
 from tests.support.postgres import PASSWORD, Cluster, cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 #: the most round trips until a session is made, with all that it takes to connect.
@@ -101,9 +102,9 @@ async def test_commands_that_read_all_sessions_take_few_round_trips_however_many
             await connection.execute(lost.encode())
             with line(server.folder / ".s.PGSQL.5432") as far:
 
-                async def run(*words: str) -> str:
+                async def run(*words: str, home: str = "home") -> str:
                     before = far.trips
-                    place = ("--home", str(tmp_path / "home"), "--journal", far.url(url, "tester"))
+                    place = ("--home", str(tmp_path / home), "--journal", far.url(url, "tester"))
                     done = await run_process([sys.executable, "-m", "acp_bridge", *words, *place])
                     assert far.trips - before <= MOST_OF_A_COMMAND
                     return done.stdout.decode()
@@ -114,3 +115,25 @@ async def test_commands_that_read_all_sessions_take_few_round_trips_however_many
                 await says(connection, "session8", 2, " afterwards")
                 assert "session8" in await run("sessions", "--json", "--search", "afterwards")
                 assert "Session session7 can't be read" in await run("cost")
+                # Nor are there more of them on a new machine, of which this is the first command.
+                found = (
+                    await run("sessions", "--json", "--search", "common", home="2")
+                ).splitlines()
+                assert len(found) == len(ids) - 1
+
+
+async def test_a_bridge_sums_up_the_sessions_that_it_closes(world: World, server: Cluster) -> None:
+    two = Two(world, server.new_database())
+
+    def summed_up() -> int:
+        sql = "SELECT 1 FROM acp_bridge.sessions WHERE summary_of = applied"
+        return len(two.execute(sql + " AND words::text LIKE '% wonderful %'"))
+
+    async with two.here.bridge() as client:
+        for word in ("wonderful", "most wonderful"):
+            assert await stopped(client, client.send_prompt(f"say {word}")) == "end_turn"
+            if word == "wonderful":
+                await client.request("session/close", {"sessionId": client.session_id})
+                assert await until(lambda: summed_up() == 1)
+                await client.new_session(world.cwd)
+    assert summed_up() == 2  # the other one was closed by the bridge's end

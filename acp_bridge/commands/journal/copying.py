@@ -32,7 +32,7 @@ from acp_bridge.journal import (
 )
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.files import read_info
-from acp_bridge.journal.postgres import listing, log
+from acp_bridge.journal.postgres import listing, log, summary
 from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.digest import digest
 from acp_bridge.journal.reading import index_rows
@@ -111,7 +111,9 @@ class IntoDatabase:
                 if before is None:
                     if await listing.was_deleted(connection, session_id):
                         raise Refused(_DELETED_THERE)
-                    await log.store(connection, info, path)
+                    fence = await log.store(connection, info, path)
+                    summed = (await in_thread(summary.sum_up, path))._replace(n=0)
+                    await summary.put(connection, {path.stem: (fence, summed)})
                     after = await _digest_there(connection, session_id)
         return _compared(here, before, after)
 

@@ -3,7 +3,10 @@
 Invariants
 - Neither a session in the database nor a bridge's copy of one is changed.
 - One command at a time brings the folder up to date, and what was deleted leaves it then.
-- A session that a bridge of any machine has is locked here, too, while a command reads it.
+- A session that a bridge of any machine has is locked here, too, while a command reads its copy.
+- What all sessions are asked for comes from their summaries in the database
+  (`journal/postgres/summary.py`). A session without one is fetched, and summed up by the command
+  unless a bridge has it.
 """
 
 from __future__ import annotations
@@ -11,24 +14,40 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
+import psycopg
 
 from acp_bridge.agents import lease
-from acp_bridge.commands.terminal import usages
+from acp_bridge.commands.terminal.searching import Progress, places
 from acp_bridge.commands.terminal.stored import Holder, Kept
-from acp_bridge.journal import Journal, JournalError
+from acp_bridge.journal import Journal, JournalError, SessionInfo
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.files import make_folders, remove_files
-from acp_bridge.journal.postgres import log, many
+from acp_bridge.journal.postgres import log, many, summary
 from acp_bridge.journal.postgres.connection import ALL, Database
+from acp_bridge.journal.postgres.failures import failure
 from acp_bridge.journal.postgres.index import CopiedIndex
 from acp_bridge.journal.postgres.memory import Memories
-from acp_bridge.journal.search import SEARCHED, forget
+from acp_bridge.journal.reading import used
+from acp_bridge.journal.records import file_name
+from acp_bridge.journal.search import SEARCHED, Asked, forget
+from acp_bridge.journal.turns import Used
+from acp_bridge.runtime.log import event
 from acp_bridge.settings import DatabaseUrl
 
 #: seconds for which a command waits for another one that brings the folder up to date.
@@ -42,8 +61,12 @@ _HOLDERS: Final = (
 _STATES: Final = "SELECT name, fence, applied FROM acp_bridge.sessions WHERE NOT deleted"
 #: the file that has, as JSON, the states of the sessions that were fetched with others.
 _FETCHED: Final = "fetched.json"
-#: the file that has what the copies have of usage.
-_USAGES: Final = "usages.jsonl"
+#: the most sessions, or characters, that are summed up in one statement.
+_AT_ONCE: Final = 250
+_CHARACTERS: Final = 4_000_000
+
+#: asks the summaries for something.
+Ask = Callable[[log.Connection], Awaitable[summary.Found]]
 
 
 @contextmanager
@@ -66,7 +89,6 @@ class Copies(Kept):
     def __init__(self, url: DatabaseUrl, home: Path) -> None:
         """`home`: the data folder. Touches nothing yet."""
         super().__init__(home / "databases" / url.folder / "read")
-        self.usages = self.home / _USAGES
         self._url = url
         self._journal = Journal(self.home)
         self._locks: list[int] = []
@@ -109,20 +131,86 @@ class Copies(Kept):
 
         anyio.run(fetch)
 
-    def fetch_all(self, ids: Iterable[str]) -> None:
-        """Bring the files of sessions up to date; the file of one that can't be fetched is removed.
+    def usage(self, ids: Iterable[str]) -> Callable[[str], Used]:
+        """Return what reads a session's usage, as `Kept.usage` does: in its summary or its copy."""
+        told = anyio.run(self._asked, [*ids], summary.used)
 
-        Raises JournalError if the database can't be used.
+        def used_in(session_id: str) -> Used:
+            found = told.get(file_name(session_id))
+            return used(self.home, session_id) if found is None else found
+
+        return used_in
+
+    def said(self, sessions: Sequence[SessionInfo], text: str) -> dict[str, str]:
+        """Return in which sessions a text was said, as `Kept.said` does."""
+        asked = Asked.read(text)
+        if not asked.query:
+            return {}
+        ids = [info.session_id for info in sessions]
+        told = anyio.run(self._asked, ids, partial(summary.said, asked=asked))
+        untold = [info for info in sessions if file_name(info.session_id) not in told]
+        found = {each: told.get(file_name(each)) for each in ids}
+        said = {each: asked.place(piece) for each, piece in found.items() if piece is not None}
+        return {**said, **places(self.home, untold, text)}
+
+    async def _asked(self, ids: list[str], ask: Ask) -> Mapping[str, Any]:
+        """Return what the summaries of sessions tell, by the names of their files.
+
+        The copy of a session that is not in it is up to date, or missing if the session can't be
+        fetched. Raises JournalError if the database can't be used.
         """
+        names = {file_name(each): each for each in ids}
+        async with self._alone() as database, database.connection(ALL) as connection:
+            found = await ask(connection)
+            if untold := [each for name, each in names.items() if name not in found.told]:
+                states = await self._fetch_all(connection, untold)
+                # Those that a bridge has it will sum up itself, and write before.
+                done = {*found.summed, *map(file_name, self.holders)}
+                new = {name: states[name] for name in states.keys() - done}
+                if new and await self._sum_up(connection, new):
+                    found = await ask(connection)
+        return found.told
 
-        async def fetch() -> None:
-            async with self._alone() as database:
-                await self._fetch_all(database, ids)
+    async def _sum_up(self, connection: log.Connection, states: dict[str, list[int]]) -> bool:
+        """Sum up the copies of sessions, of which `states` has fence and last write by file name.
 
-        anyio.run(fetch)
+        Returns whether the database has taken the summaries.
+        """
+        progress = Progress("reads sessions that nobody has summed up yet")
+        rest = [*states.items()]
+        try:
+            await summary.put(connection, {})  # who may only read is refused before all the work
+            while rest:
+                made = await in_thread(self._summaries, rest)
+                progress.tell(len(states) - len(rest), len(states))
+                await summary.put(connection, made)
+        except psycopg.Error as error:
+            event("journal.failed", what=failure(error))
+            return False
+        finally:
+            progress.end()
+        return True
 
-    async def _fetch_all(self, database: Database, ids: Iterable[str]) -> None:
-        """Fetch the sessions that have changed since they were fetched together with others."""
+    def _summaries(self, rest: list[tuple[str, list[int]]]) -> dict[str, summary.Put]:
+        """Sum up as many copies as go into one statement, and take them out of `rest`."""
+        made: dict[str, summary.Put] = {}
+        size = 0
+        while rest and len(made) < _AT_ONCE and size < _CHARACTERS:
+            name, (fence, _) = rest.pop()
+            with suppress(JournalError):
+                one = summary.sum_up(self.home / "sessions" / f"{name}.db")
+                made[name] = fence, one
+                size += one.size
+        return made
+
+    async def _fetch_all(
+        self, connection: log.Connection, ids: Iterable[str]
+    ) -> dict[str, list[int]]:
+        """Fetch the sessions that have changed since they were fetched together with others.
+
+        Returns fence and last write of each copy, by its name. The copy of a session that can't be
+        fetched is removed. Raises psycopg.Error, JournalError.
+        """
         known = await in_thread(_read, self.home / _FETCHED)
         paths = {each: self._journal.path(each) for each in ids}
         changed = {
@@ -131,13 +219,15 @@ class Copies(Kept):
             if known.get(path.stem, ()) != self._states.get(path.stem) or not path.exists()
         }
         if changed:
-            async with database.connection(ALL) as connection:
-                fetched = await many.fetch(connection, changed)
+            fetched = await many.fetch(connection, changed)
             now = {paths[each].stem: [*state] for each, state in fetched.items()}
-            still = {name: known[name] for name in known.keys() & self._states.keys()}
-            await in_thread(_write, self.home / _FETCHED, {**still, **now})
+            gone = {path.stem for path in changed.values()} - now.keys()
+            still = {name: known[name] for name in (known.keys() & self._states.keys()) - gone}
+            known = {**still, **now}
+            await in_thread(_write, self.home / _FETCHED, known)
         for session_id in paths.keys() & self.holders.keys():
             await self._lock(session_id)
+        return {path.stem: known[path.stem] for path in paths.values() if path.stem in known}
 
     async def _fetch(self, database: Database, session_id: str) -> None:
         path = self._journal.path(session_id)
@@ -177,7 +267,6 @@ class Copies(Kept):
             for path in gone:
                 remove_files(path)
                 forget(self.home / SEARCHED, path)
-            usages.forget(self.home / _USAGES, [path.stem for path in gone])
 
 
 def _is_as_new(path: Path, applied: int) -> bool:

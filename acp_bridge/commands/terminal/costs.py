@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 from acp_bridge.agents.spending import Spent
@@ -14,8 +13,8 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_spent
 from acp_bridge.commands.terminal.table import table
-from acp_bridge.commands.terminal.usages import Usages
 from acp_bridge.journal import JournalError, SessionInfo
+from acp_bridge.journal.turns import Used
 from acp_bridge.protocol import Json
 
 #: by what turns are summed up.
@@ -74,19 +73,19 @@ def _weight(each: Sum) -> tuple[float, int, str]:
 
 
 def costs(
-    home: Path, listed: Iterable[SessionInfo], way: str, since: str, kept_in: Path | None = None
+    listed: Iterable[SessionInfo], way: str, since: str, used_in: Callable[[str], Used]
 ) -> Costs:
     """Return the sums of the turns of the `listed` sessions, by a `way` of `WAYS`.
 
-    `since`: only turns that began then or later, in UTC as ISO 8601; "": all. `kept_in`: as for
-    `Usages`.
+    `since`: only turns that began then or later, in UTC as ISO 8601; "": all. `used_in`: returns
+    what a session has of usage, by its id, or raises JournalError.
     """
-    found, usages = Costs(way), Usages(home, kept_in)
+    found = Costs(way)
     for info in listed:
         if info.updated_at < since:
             continue
         try:
-            used = turns_spent(info, usages.of(info.session_id))
+            used = turns_spent(info, used_in(info.session_id))
         except JournalError:
             found.unread.append(info.session_id)
             continue
@@ -98,7 +97,6 @@ def costs(
                 new = Sum(name, info.title or "", info.updated_at)
                 found.sums.setdefault(name, new).add(each)
                 found.whole.add(each)
-    usages.keep()
     return found
 
 

@@ -26,7 +26,7 @@ def places(home: Path, sessions: Sequence[SessionInfo], text: str) -> dict[str, 
     """
     journal = Journal(home)
     paths = {info.session_id: journal.path(info.session_id) for info in sessions}
-    progress = _Progress()
+    progress = Progress("sessions: reading what was said")
     try:
         return search(home, paths, text, progress.tell)
     finally:
@@ -47,13 +47,15 @@ def with_places(
     return "".join(lines)
 
 
-class _Progress:
+class Progress:
     """Says on stderr how many sessions have been read, where that takes long.
 
     On a terminal one line is written again and again; elsewhere one line is written once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
+        """`what`: what is done with them, behind the name of the program."""
+        self._what = what
         self._next = time.monotonic() + _QUIET
         self._told = False
         self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -62,7 +64,7 @@ class _Progress:
         """Say that `done` of `of` sessions have been read, unless that was said just now."""
         if time.monotonic() < self._next or (self._told and not self._on_terminal):
             return
-        line = f"acp-bridge sessions: reading what was said, {done:,} of {of:,} sessions"
+        line = f"acp-bridge {self._what}, {done:,} of {of:,} sessions"
         say_on_stderr(f"\r{line}" if self._on_terminal else f"{line}\n")
         self._next, self._told = time.monotonic() + _QUIET, True
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from acp_bridge.agents.spending import Spent, Told, spent, told
-from acp_bridge.commands.terminal.usages import Used
 from acp_bridge.journal import SessionInfo
-from acp_bridge.journal.turns import ELSEWHERE
+from acp_bridge.journal.turns import ELSEWHERE, Used
 
 
 @dataclass(frozen=True, slots=True)

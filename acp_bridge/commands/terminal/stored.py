@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from acp_bridge.cli.options import data_folder, database
 from acp_bridge.cli.own_agent import lacks_extra
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.terminal import known
 from acp_bridge.settings import DatabaseUrl
+
+if TYPE_CHECKING:
+    from acp_bridge.journal import SessionInfo
+    from acp_bridge.journal.turns import Used
 
 
 class Holder(NamedTuple):
@@ -31,8 +35,6 @@ class Kept:
         self.home = home
         #: the bridges that have sessions of a database, by the sessions' ids.
         self.holders: Mapping[str, Holder] = {}
-        #: the file that keeps figures of usage (`Usages`); None for a data folder.
-        self.usages: Path | None = None
 
     def fetch(self, session_id: str, *, memory: bool = False) -> None:
         """Bring a session's file up to date: a data folder's always is. Raises JournalError.
@@ -40,11 +42,23 @@ class Kept:
         `memory`: with what the built-in agent remembers.
         """
 
-    def fetch_all(self, ids: Iterable[str]) -> None:
-        """Bring the files of sessions up to date as `fetch` does, as far as that is possible.
+    def usage(self, ids: Iterable[str]) -> Callable[[str], Used]:
+        """Return a function that returns what one of these sessions has of usage, by its id.
+
+        It raises JournalError for a session that can't be read. Raises JournalError.
+        """
+        from acp_bridge.journal.reading import used  # `ps` needs no journal
+
+        return lambda session_id: used(self.home, session_id)
+
+    def said(self, sessions: Sequence[SessionInfo], text: str) -> dict[str, str]:
+        """Return those of these sessions in which a text was said, as `places` does.
 
         Raises JournalError.
         """
+        from acp_bridge.commands.terminal.searching import places
+
+        return places(self.home, sessions, text)
 
 
 def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:

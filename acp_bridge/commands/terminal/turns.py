@@ -14,10 +14,9 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal.kept import local_time, updates_in_turns, who
 from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_spent
 from acp_bridge.commands.terminal.table import table
-from acp_bridge.commands.terminal.usages import usage, used
 from acp_bridge.journal import Journal, SessionInfo
-from acp_bridge.journal.reading import turns_of
-from acp_bridge.journal.turns import TurnRow
+from acp_bridge.journal.reading import turns_of, used
+from acp_bridge.journal.turns import TurnRow, answered
 from acp_bridge.protocol import Json, as_object, own_meta
 from acp_bridge.updates.wording import duration
 
@@ -107,7 +106,7 @@ def turns_as_json(found: Sequence[Turn], session_id: str) -> Iterator[Json]:
             "ended": turn.row.ended,
             "seconds": turn.seconds,
             "end": turn.end,
-            "usage": usage(turn.row) or None,
+            "usage": answered(turn.row) or None,
             "costs": turn.costs,
             "decided": turn.decided,
         }
@@ -115,7 +114,7 @@ def turns_as_json(found: Sequence[Turn], session_id: str) -> Iterator[Json]:
 
 def _tokens(turn: Turn) -> str:
     """Return a turn's tokens as its agent tells them, with what they count if not the turn."""
-    told = usage(turn.row)
+    told = answered(turn.row)
     counts = {name: told.get(f"{name}Tokens") for name in ("input", "output", "total")}
     known = {name: number for name, number in counts.items() if is_amount(number)}
     both = [f"{known[name]} {name}" for name in ("input", "output") if name in known]

@@ -38,12 +38,16 @@ UNREACHED: Final = _FAILED + _AWAY["08"]
 OTHERS: Final = f"{_FAILED}the database has other writes of this session than this machine"
 #: no SQLSTATEs: the way to the database is not safe, for these reasons.
 _UNSAFE, _OTHER_NAME, _UNSIGNED = "unsafe", "other name", "unsigned"
+#: no SQLSTATE: the database is closed for everybody.
+_CLOSED: Final = "closed"
 #: no SQLSTATEs: what a pooler before the database does not do.
 _STARTUP, _STATEMENTS = "startup", "statements"
 #: the same of errors that stay until somebody changes something.
 _REFUSED: Final = {
     "28": "the database refused the login: look at .pgpass or PGPASSWORD, and at the user's name",
     "3D000": "there is no such database: make it first, for example with createdb",
+    _CLOSED: "the database takes no connections: an administrator can allow them with ALTER"
+    " DATABASE ... ALLOW_CONNECTIONS true",
     "42501": "the database's user may not do this: it must be able to make a schema, or own it",
     "25006": "the database can only be read: it might be a copy of another server, or set to"
     " read-only (default_transaction_read_only)",
@@ -76,6 +80,7 @@ _SAID: Final = tuple(
         (r"role .+ does not exist", "28"),
         (r"SSL was required|SSL required|SSL error|private key|certificate", _UNSAFE),
         (r"database .+ does not exist|no such database", "3D000"),
+        (r"not currently accepting connections", _CLOSED),
         (r"permission denied for database", "42501"),
         (r"no such user|no authentication|(?:user|scram).* not supported|auth failed", "28"),
         (r"too many (clients|connections)|connection slots|no more connections", "53300"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -14,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.journal import left_queue
 from acp_bridge.journal.connection import in_thread, journal_errors
-from acp_bridge.journal.errors import UnknownSession
+from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.files import make_draft, open_file, remove, take_name
 from acp_bridge.journal.index import Index
@@ -32,6 +33,8 @@ from acp_bridge.settings import DatabaseUrl
 #: seconds for which a bridge that ends waits for the database to note that.
 _END: Final = 2.0
 _NONE: Final = Saved()
+
+logger = logging.getLogger(__name__)
 
 
 class DatabaseFiles(Files):
@@ -51,6 +54,9 @@ class DatabaseFiles(Files):
         self._tasks = tasks
         self._open: set[CopiedFile] = set()
         self._listing: CopiedIndex | None = None
+        #: the sessions whose writes are made, or that are being summed up after their end.
+        self._at_work = 0
+        self._rest = anyio.Event()
         lease.on_half = self._tell_away
         lease.had = self._had
 
@@ -130,8 +136,37 @@ class DatabaseFiles(Files):
         assert isinstance(file, CopiedFile)
         file.take_up(head, saved)
         self._open.add(file)
-        self._tasks.start_soon(file.run)
+        self._tasks.start_soon(self._run, file, head)
         return file
+
+    async def _run(self, file: CopiedFile, head: log.Head) -> None:
+        """Make a session's writes until it is closed, and then sum it up if there were some."""
+        self._at_work += 1
+        try:
+            await file.run()
+            await self._sum_up(file.path, head)
+        finally:
+            self._at_work -= 1
+            self._rest.set()
+
+    async def _sum_up(self, path: Path, head: log.Head) -> None:
+        from acp_bridge.journal.postgres import summary  # no bridge needs it at its start
+
+        try:
+            summed = await in_thread(summary.sum_up, path)
+            if summed.n != head.applied:
+                async with self._database.connection() as connection:
+                    await summary.put(connection, {path.stem: (head.fence, summed)})
+        except JournalError:
+            pass  # the first command that needs it sums it up
+        except Exception:
+            logger.exception("journal: a session can't be summed up")
+
+    async def rest(self) -> None:
+        """Wait until all sessions that were closed are summed up."""
+        while self._at_work:
+            self._rest = anyio.Event()
+            await self._rest.wait()
 
     async def has(self, path: Path, session_id: str) -> bool:
         """Return whether the database has a session of this id."""
@@ -198,7 +233,9 @@ async def opened(
         tasks.start_soon(lease.run)
         try:
             kept = Memories(memories) if memories else None
-            yield Journal(copies, DatabaseFiles(database, lease, tasks, kept))
+            files = DatabaseFiles(database, lease, tasks, kept)
+            yield Journal(copies, files)
         finally:
             with anyio.move_on_after(_END, shield=True):
                 await lease.end()
+                await files.rest()

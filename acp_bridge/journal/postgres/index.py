@@ -12,7 +12,7 @@ from acp_bridge.journal.errors import IndexUnusable, JournalError
 from acp_bridge.journal.index import COLUMNS, UNPROMPTED, Index
 from acp_bridge.journal.postgres.again import repeated
 from acp_bridge.journal.postgres.connection import Database
-from acp_bridge.journal.postgres.log import COUNT, values_of
+from acp_bridge.journal.postgres.log import COUNT, UNSUMMED, values_of
 from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.records import SessionInfo, file_name, now
 
@@ -78,7 +78,7 @@ class CopiedIndex(Index):
         await self._change(
             f"{COUNT}, gone AS (UPDATE acp_bridge.sessions SET deleted = true,"
             " prompted = %(prompted)s, dropped = %(dropped)s, owner = NULL, base = 0, applied = 0,"
-            " changed = changes,"
+            f" changed = changes, {UNSUMMED},"
             " title = CASE WHEN %(prompted)s OR %(dropped)s THEN NULL ELSE title END"
             " FROM one WHERE name = %(name)s AND (owner IS NULL OR owner = ANY(%(owners)s))"
             " RETURNING name),"

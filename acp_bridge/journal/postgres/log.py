@@ -81,6 +81,8 @@ _STORE: Final = (
     " unnest(%s::bytea[]) WITH ORDINALITY AS one_part(part, at))"
     " SELECT fence FROM new"
 )
+#: takes what was summed up of a session out of its row, which so stays short while writes come.
+UNSUMMED: Final = "summary_of = NULL, used = NULL, pieces = NULL, words = NULL"
 #: the actions of SQLite that a write may do in a copy.
 _ALLOWED: Final = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_READ),
@@ -194,7 +196,7 @@ async def put(
     listed = ", prompted = true, changed = changes FROM one" if prompted else ""
     cursor = await connection.execute(
         f"{COUNT if prompted else 'WITH one AS (SELECT 1)'}, session AS"
-        f" (UPDATE acp_bridge.sessions SET applied = %(last)s{listed}"
+        f" (UPDATE acp_bridge.sessions SET applied = %(last)s, {UNSUMMED}{listed}"
         " WHERE name = %(name)s AND owner = %(owner)s AND fence = %(fence)s"
         f" AND applied = %(before)s AND NOT deleted AND {KNOWN} RETURNING name),"
         " put AS (INSERT INTO acp_bridge.writes(name, n, statements, turn, lines)"

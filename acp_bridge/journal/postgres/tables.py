@@ -25,6 +25,7 @@ _LOCK: Final = 0x6163705F62726964  # "acp_brid"
 #: `address` of a bridge: the origin under which other machines reach it, if they do.
 #: `base` is the number of the write that the base goes up to, `applied` that of the last write. A
 #: row that is `dropped` is there for other machines alone, which had it in their listings before.
+#: `used`, `pieces` and `words` sum the session up (`summary`) as it was after write `summary_of`.
 MIGRATIONS: Final = (
     """
     CREATE TABLE acp_bridge.listing(changes bigint NOT NULL);
@@ -57,6 +58,10 @@ MIGRATIONS: Final = (
     );
     """,
     "ALTER TABLE acp_bridge.bridges ADD COLUMN address text",
+    """
+    ALTER TABLE acp_bridge.sessions ADD COLUMN summary_of bigint, ADD COLUMN summary_form integer,
+        ADD COLUMN used text, ADD COLUMN pieces text[], ADD COLUMN words text[] COLLATE "C"
+    """,
 )
 
 
@@ -115,9 +120,7 @@ async def migrate(connection: AsyncConnection[Any], scripts: Sequence[str] = MIG
         await connection.execute(
             "CREATE TABLE IF NOT EXISTS acp_bridge.version(version integer NOT NULL)"
         )
-        cursor = await connection.execute("SELECT max(version) FROM acp_bridge.version")
-        row = await cursor.fetchone()
-        version = int(row[0] or 0) if row else 0
+        version = await _version(connection)
         check_version(version, len(scripts))
         if version < len(scripts):
             await connection.execute("LOCK TABLE acp_bridge.version IN ACCESS EXCLUSIVE MODE")
@@ -143,11 +146,27 @@ async def look(connection: AsyncConnection[Any]) -> int:
         raise psycopg.errors.InsufficientPrivilege
     if not made:
         return 0
-    cursor = await connection.execute("SELECT max(version) FROM acp_bridge.version")
-    row = await cursor.fetchone()
-    version = int(row[0] or 0) if row else 0
+    version = await _version(connection)
     check_version(version)
     return version
+
+
+async def _version(connection: AsyncConnection[Any]) -> int:
+    """Return the version of the tables, 0 if there are none.
+
+    Raises psycopg.Error; DatabaseRefuses if they are there without their version.
+    """
+    cursor = await connection.execute(
+        "SELECT max(version), to_regclass('acp_bridge.listing') IS NOT NULL FROM acp_bridge.version"
+    )
+    version, made = await cursor.fetchone() or (None, False)
+    if made and version is None:
+        raise DatabaseRefuses(
+            "the tables of the journal are there without their version: restore the row of"
+            " acp_bridge.version from a backup. If no newer acp-bridge than this one has used them,"
+            f" you can also run INSERT INTO acp_bridge.version VALUES ({len(MIGRATIONS)})"
+        )
+    return int(version or 0)
 
 
 def check_encoding(connection: AsyncConnection[Any]) -> None:

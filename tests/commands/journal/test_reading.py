@@ -10,10 +10,10 @@ import pytest
 
 from acp_bridge import cli
 from acp_bridge.commands import own_bridge
+from acp_bridge.journal.postgres.log import UNSUMMED
 from acp_bridge.settings import DatabaseUrl
 from tests.commands.journal.conftest import Ran
 from tests.commands.journal.homes import FIRST, SECOND, at_database
-from tests.journal.files import mode
 
 Said = Callable[..., tuple[int, str, str]]
 
@@ -105,12 +105,17 @@ def of_model(name: str) -> str:
     return f"""INSERT OR REPLACE INTO settings VALUES ('usage:1', '{{"model": "{name}"}}')"""
 
 
-def without_content(copy: Path) -> None:
-    """Make a file unreadable for SQLite, and leave its inode, its size and its times."""
-    before = copy.stat()
-    with copy.open("r+b") as file:
-        file.write(bytes(before.st_size))
-    os.utime(copy, ns=(before.st_atime_ns, before.st_mtime_ns))
+def copies(tmp_path: Path) -> list[Path]:
+    """The copies of sessions that commands have made on the other machine."""
+    return [*tmp_path.glob("other/databases/*/read/sessions/*.db")]
+
+
+def without_summaries(database: DatabaseUrl) -> None:
+    """Make the sessions as a bridge leaves them that knows of no summaries, or was killed."""
+    at_database(
+        database,
+        f"UPDATE acp_bridge.sessions SET {UNSUMMED}",
+    )
 
 
 def test_a_session_of_a_database_is_shown_as_it_is_there_now(
@@ -158,51 +163,92 @@ def test_what_the_sessions_of_a_database_used_is_summed_up(said: Said) -> None:
     assert (line["name"], line["turns"]) == ("an-agent", 2)
 
 
-@pytest.mark.parametrize(
-    "words", [("cost", "--by", "model", "--json"), ("sessions", "--search", "please", "--json")]
-)
-def test_no_copy_of_a_session_that_has_not_changed_is_opened_again(
+ALL = [
+    ("cost", "--by", "model", "--json"),
+    ("cost", "--by", "session", "--json"),
+    ("sessions", "--search", "please", "--json"),
+    ("sessions", "--search", "the", "--json"),
+    ("sessions", "--search", "Ünusual", "--json"),
+]
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_the_database_answers_as_the_files_do_and_no_session_is_fetched(
+    said: Said,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    found = said(*words)
+    assert (found[0], bool(found[1]), found[2]) == (0, True, "")
+    assert not copies(tmp_path)
+    monkeypatch.delenv("ACP_BRIDGE_JOURNAL")
+    assert said(*words, "--home", str(home)) == found
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_what_nobody_has_summed_up_is_summed_up_once_for_all_machines(
+    said: Said,
+    tmp_path: Path,
+    database: DatabaseUrl,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    expected = said(*words)
+    without_summaries(database)
+    assert said(*words) == expected
+    assert len(copies(tmp_path)) == 2
+    monkeypatch.setenv("ACP_BRIDGE_HOME", str(tmp_path / "third"))
+    assert said(*words) == expected
+    assert not [*tmp_path.glob("third/databases/*/read/sessions/*.db")]
+
+
+@pytest.mark.parametrize("words", ALL[:3:2])
+def test_what_has_been_written_since_is_found_anew(
     said: Said, tmp_path: Path, database: DatabaseUrl, words: tuple[str, ...]
 ) -> None:
     write(database, FIRST, of_model("opus"))
     first = said(*words)
     assert (first[0], first[1].count("\n"), first[2]) == (0, 2, "")
-    copies = [*tmp_path.glob("other/databases/*/read/sessions/*.db")]
-    assert len(copies) == 2
-    for copy in copies:
-        without_content(copy)
-    assert said(*words) == first
+    assert len(copies(tmp_path)) == 1
     write(database, SECOND, of_model("sonnet"))
     write(database, SECOND, "UPDATE prompt_params SET params = replace(params, 'please', 'do')")
     assert said(*words)[1] not in ("", first[1])
+    delete(database, FIRST)
+    assert FIRST not in said(*words)[1]
+    assert "opus" not in said(*words)[1]
 
 
-def test_what_deleted_sessions_of_a_database_used_leaves_the_data_folder(
+def test_a_session_that_a_bridge_has_is_read_as_it_is_and_left_to_the_bridge(
     said: Said, tmp_path: Path, database: DatabaseUrl
 ) -> None:
-    write(database, FIRST, of_model("opus"))
-    write(database, SECOND, of_model("sonnet"))
-    said("cost")
-    (kept,) = tmp_path.glob("other/databases/*/read/usages.jsonl")
-    assert ("opus" in kept.read_text(), "sonnet" in kept.read_text()) == (True, True)
-    assert mode(kept) == 0o600
-    delete(database, FIRST)
-    said("sessions")
-    assert ("opus" in kept.read_text(), "sonnet" in kept.read_text()) == (False, True)
+    hold(database, FIRST)
+    write(database, FIRST, "UPDATE prompt_params SET params = replace(params, 'please', 'do')")
+    for _ in range(2):
+        code, out, err = said("sessions", "--search", "please", "--json")
+        assert (code, err, FIRST in out, SECOND in out) == (0, "", False, True)
+        assert len(copies(tmp_path)) == 1
+    summed = f"SELECT summary_of = applied FROM acp_bridge.sessions WHERE session_id = '{FIRST}'"
+    assert at_database(database, summed) == [(False,)]
 
 
-@pytest.mark.parametrize(
-    "damage", ["", "usages 0\n[]\n", "usages 1\n[1]\n{}\n[[[\nnull\n", "\udcff"]
-)
-def test_kept_figures_that_are_damaged_or_of_another_version_are_made_again(
-    said: Said, tmp_path: Path, damage: str
+@pytest.mark.parametrize("words", ALL)
+def test_who_may_only_read_the_database_gets_the_same_answer_of_copies(
+    said: Said, tmp_path: Path, database: DatabaseUrl, database_url: str, words: tuple[str, ...]
 ) -> None:
-    first = said("cost")
-    (kept,) = tmp_path.glob("other/databases/*/read/usages.jsonl")
-    whole = kept.read_bytes()
-    kept.write_bytes(damage.encode(errors="surrogateescape"))
-    assert said("cost") == first
-    assert kept.read_bytes() == whole
+    expected = said(*words)
+    without_summaries(database)
+    reader = f"r{tmp_path.name}"[:40].lower().replace("-", "_")
+    at_database(
+        database,
+        f"CREATE ROLE {reader} LOGIN; GRANT USAGE ON SCHEMA acp_bridge TO {reader};"
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA acp_bridge TO {reader}",
+    )
+    as_reader = ("--journal", database_url.replace("user=tester", f"user={reader}"))
+    for _ in range(2):
+        assert said(*words, *as_reader) == expected
+    at_database(database, f"DROP OWNED BY {reader}; DROP ROLE {reader}")
 
 
 def test_cost_keeps_nothing_in_a_data_folder(

@@ -224,6 +224,10 @@ async def test_what_is_told_is_on_the_disk_though_the_database_would_not_wait_fo
         ('FATAL:  certificate authentication failed for user "u"', "refused the login"),
         ('FATAL:  permission denied for database "d"', "the database's user may not do this"),
         ("FATAL:  unsupported startup parameter: geqo", "a pooler before the database"),
+        (
+            'FATAL:  database "d" is not currently accepting connections',
+            "the database takes no connections",
+        ),
         ("session is read-only", "the database can only be read"),
     ],
 )
