@@ -14,7 +14,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from acp_bridge.policy import paths
+from acp_bridge.policy import globs, paths
 from acp_bridge.policy.addresses import is_from
 from acp_bridge.policy.definitions import (
     PATHS,
@@ -126,9 +126,9 @@ class _Judged:
     def first(self, action: Action) -> Rule | None:
         """Return a rule of the list `action` that names the call or a part of it; else None."""
         call, rules = self._call, self._rules
-        if call.tool is Tool.MCP:
-            named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
-            return next(named, None)
+        named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
+        if (rule := next(named, None)) or call.tool is Tool.MCP:
+            return rule
         for rule in rules.of(action, Tool.MCP) if call.tool_title else ():
             if _may_be_named(rule, call.tool_title):
                 return rule
@@ -151,7 +151,12 @@ class _Judged:
     def unknown(self, action: Action) -> Rule | None:
         """Return a rule about paths if nobody can tell which paths the call names; else None."""
         of_paths = self._rules.about_paths(action)
-        return of_paths if of_paths and self._is_unclear() else None
+        if of_paths and self._is_unclear():
+            return of_paths
+        tools = filter(self._concerns, PATHS)
+        named = (rule for tool in tools for rule in self._rules.of(action, tool))
+        given = self._call.globs
+        return next((rule for rule in named if globs.meet_any(given, rule.pattern)), None)
 
     def _is_unclear(self) -> bool:
         if any(each.moved and not os.path.isabs(each.path) for each in self._lines.redirects):
@@ -168,9 +173,7 @@ class _Judged:
         """Return the paths that a rule about this tool is compared with, as named and resolved."""
         if tool in self._named:
             return self._named[tool]
-        mine = tool in self._call.said or self._call.tool in (Tool.BASH, Tool.FETCH, None)
-        mine = mine or (tool is Tool.READ and Tool.SEARCH in self._call.said)
-        found = list(self._call.paths) if mine else []
+        found = list(self._call.paths) if self._concerns(tool) else []
         if tool is not Tool.SEARCH:
             wanted = tool is Tool.EDIT
             found += [each.path for each in self._lines.redirects if each.writes or not wanted]
@@ -182,6 +185,12 @@ class _Judged:
         readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
         self._named[tool] = list(dict.fromkeys(readings))
         return self._named[tool]
+
+    def _concerns(self, tool: Tool) -> bool:
+        """Return True if rules about this tool are compared with the paths that the call names."""
+        call = self._call
+        searches = tool is Tool.READ and Tool.SEARCH in call.said
+        return searches or tool in call.said or call.tool in (Tool.BASH, Tool.FETCH, None)
 
     def _readings(self, path: str) -> tuple[str, ...]:
         if path not in self._read:
@@ -198,7 +207,8 @@ class _Judged:
     def protected(self) -> str:
         """Return a path to which the call may write and no rule may allow that; empty: none."""
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
-        names = list(self._call.paths) if writing and not self._call.commands else []
+        writing = writing and not self._call.commands
+        names = list(self._call.paths) if writing else []
         names += [each.text for each in self._words if each.changes_below]
         for name in dict.fromkeys(names):
             if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
@@ -210,8 +220,9 @@ class _Judged:
             for each in self._readings(name):
                 if _is_guarded(each, self._place.protected):
                     return name
-        globs = [each.text for each in self._words if each.is_glob]
-        found = next((each for each in globs if self._may_be_protected(each)), "")
+        wild = [each.text for each in self._words if each.is_glob]
+        wild += self._call.globs if writing else ()
+        found = next((each for each in wild if self._may_be_protected(each)), "")
         return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
 
     def _may_lead_to(self, word: Word) -> bool:
@@ -247,7 +258,7 @@ class _Judged:
         mine = self._rules.of(Action.ALLOW, call.tool) if call.tool else ()
         match call.tool:
             case None:
-                return (), "it is not known what kind of tool this is"
+                return (), call.odd or "it is not known what kind of tool this is"
             case Tool.BASH if not call.commands:
                 return (), "the agent does not say which command it is"
             case Tool.BASH:
@@ -328,4 +339,4 @@ def _may_be_named(rule: Rule, title: str) -> bool:
 
 
 def _is_named(rule: Rule, call: Call) -> bool:
-    return bool(call.name) and glob(rule.pattern).fullmatch(call.name) is not None
+    return any(glob(rule.pattern).fullmatch(each) is not None for each in call.names)

@@ -120,8 +120,10 @@ class Call:
     tool: Tool | None = None
     #: every tool that it was ever said to be, for refusals.
     said: frozenset[Tool] = frozenset()
-    #: the name of an MCP tool, `mcp__server__tool`.
-    name: str = ""
+    #: why no rule can allow it, if that is not that its kind is unknown.
+    odd: str = ""
+    #: each name that it gives its MCP tool, `mcp__server__tool`; more than one only if they differ.
+    names: tuple[str, ...] = ()
     #: each command line that the call names.
     commands: tuple[str, ...] = ()
     #: the title of a call that runs a command and doesn't say which: it may be refused by it.
@@ -132,6 +134,8 @@ class Call:
     texts: tuple[str, ...] = ()
     #: each path that the call names.
     paths: tuple[str, ...] = ()
+    #: those of its texts that are patterns of files' names.
+    globs: tuple[str, ...] = ()
     #: the address that is fetched.
     url: str = ""
     #: every address in its input and title, for refusals.
