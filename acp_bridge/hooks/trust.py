@@ -32,6 +32,8 @@ MOST: Final = 500
 
 #: the characters that may divide the names of files in a command.
 _BETWEEN: Final = re.compile(r"""[\s"'`;&|<>(){}=,:]+""")
+Mark = tuple[int, int, int, int]
+
 _VARIABLE: Final = re.compile(r"\$\{?\w+\}?/?")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -71,13 +73,24 @@ def read_text(path: Path, largest: int) -> tuple[bytes, str] | None:
     try:
         content = read_file(path, largest)
         return content, content.decode()
-    except FileNotFoundError:
-        return None
+    except FileNotFoundError as error:
+        if not os.path.lexists(path):
+            return None
+        raise NotTrustable("it is a link that leads nowhere") from error
     except OSError as error:
         raise NotTrustable(f"it can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise NotTrustable(f"line {line}: it is not UTF-8") from error
+
+
+def mark(path: Path) -> Mark | None:
+    """Return what is different once a file has changed; None if nothing is known of the file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def check_own(path: Path) -> None:

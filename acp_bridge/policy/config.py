@@ -24,6 +24,11 @@ _MCP: Final = re.compile(r"mcp__[^\s()]+")
 class BadRules(Exception):
     """The file can't be used; the text says why, and on which line if that is known."""
 
+    def __init__(self, *why: str) -> None:
+        """`why`: each mistake."""
+        super().__init__("; ".join(why))
+        self.each = why
+
 
 def parse(text: str, file: str) -> Rules:
     """Return the rules of a file's text; `file`: its name, kept in each rule. Raises BadRules."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from acp_bridge import errors
+from acp_bridge.hooks.find import may_be_there
+from acp_bridge.policy import opened
 from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
 from acp_bridge.protocol import Json
 from acp_bridge.runtime import waits
@@ -28,11 +29,16 @@ class FoundRules:
     """Judges what an agent asks by the rules of its session, in bounded time."""
 
     def __init__(self, settings: Settings, cwd: str) -> None:
-        """`cwd`: the session's folder; its files of rules are read when a call is judged."""
+        """`cwd`: the session's folder; its files of rules are read when a call is judged.
+
+        What the user's file is now is kept, if it is there: nothing that it allows later counts
+        without the user (invariant A3).
+        """
         self._own = settings.rules or settings.home / OWN_FILE
         self._project = Path(cwd, PROJECT_FILE)
         self._settings = settings
         self._cwd = cwd
+        self._opened = opened.look(self._own, settings.home)
         self._rules: SessionRules | None = None
         # One at a time: what an agent asks behind another thing is not done before it.
         self._one = anyio.Lock()
@@ -42,9 +48,8 @@ class FoundRules:
     @property
     def there(self) -> bool:
         """True if a file of rules is there, or was."""
-        return (
-            self._rules is not None or os.path.lexists(self._own) or os.path.lexists(self._project)
-        )
+        known = self._rules is not None or self._opened.content is not None
+        return known or may_be_there(self._own) or may_be_there(self._project)
 
     @property
     def deny_unattended(self) -> bool:
@@ -102,6 +107,11 @@ class FoundRules:
         if self._rules is None:
             settings = self._settings
             self._rules = SessionRules(
-                self._own, self._project, settings.home, self._cwd, settings.agent_name
+                self._own,
+                self._project,
+                settings.home,
+                self._cwd,
+                settings.agent_name,
+                self._opened,
             )
         return judge(self._rules)

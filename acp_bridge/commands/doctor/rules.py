@@ -41,7 +41,7 @@ def look(own: Path, home: Path, *, named: bool) -> list[Finding]:
     place = Place(os.getcwd(), home=os.path.expanduser("~"))
     project = Path(os.path.abspath(PROJECT_FILE))
     found = [
-        *_file(own, partial(load, own, place)),
+        *_file(own, lambda: (load(own, place)[0], "")),
         *_file(project, partial(load_project, project, place, home)),
     ]
     if named and not os.path.lexists(own):
@@ -53,7 +53,7 @@ def _file(path: Path, read: Callable[[], tuple[Rules | None, str]]) -> Iterator[
     try:
         rules, untrusted = read()
     except BadRules as bad:
-        yield error(f"{path} can't be used: {bad}", _WHILE)
+        yield from (error(f"{path} can't be used: {each}", _WHILE) for each in bad.each)
         return
     if rules is None:
         return

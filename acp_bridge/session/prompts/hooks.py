@@ -245,8 +245,9 @@ class SessionHooks:
 
     @property
     def decide_permissions(self) -> bool:
-        """True if the session has hooks or rules for permissions."""
-        return self.runs.has("PermissionRequest") or self._rules.there
+        """True if the session has hooks or rules for permissions, or may have."""
+        here = self.runs.has("PermissionRequest") or self._rules.there
+        return here or self.runs.person_asked
 
     # --- on the machine's word -----------------------------------------------------------------
 
@@ -347,7 +348,9 @@ class SessionHooks:
         given = {"tool_name": name, "tool_kind": kind, "tool_title": call.get("title")}
         given |= {"tool_input": call.get("rawInput"), "tool_use_id": call.get("toolCallId")}
         return self._deciding(
-            lambda: self._permission(call, kinds, given, (name, kind)), then, Decision("ask")
+            lambda: self._permission(call, kinds, given, (name, kind)),
+            then,
+            Decision("ask", guarded=True),
         )
 
     def refuse(
@@ -408,7 +411,7 @@ class SessionHooks:
         if judged and judged.deny:
             return self._refused(title, str(judged.deny))
         hooks = None
-        if self.runs.has("PermissionRequest"):
+        if self.runs.has("PermissionRequest") or self.runs.person_asked:
             hooks = await self._hooks_say(given, names, title)
         if hooks == "allow" and judged is None:  # what guards the user is the user's to allow
             judged = await self._rules.judge(call, kinds)
@@ -416,7 +419,8 @@ class SessionHooks:
         if hooks == "deny":
             return Decision("deny", "hook")
         if hooks == "ask" or (judged and (judged.ask or judged.protected)):
-            return Decision("ask", guarded=bool(judged and judged.protected))
+            guarded = bool(judged and judged.protected) or self.runs.person_asked
+            return Decision("ask", guarded=guarded)
         if hooks == "allow":
             return Decision("allow", "hook")
         return self._ruled(judged, title) if judged else Decision("ask")
