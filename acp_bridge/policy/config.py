@@ -24,10 +24,11 @@ _MCP: Final = re.compile(r"mcp__[^\s()]+")
 class BadRules(Exception):
     """The file can't be used; the text says why, and on which line if that is known."""
 
-    def __init__(self, *why: str) -> None:
-        """`why`: each mistake."""
+    def __init__(self, *why: str, rules: Rules | None = None) -> None:
+        """`why`: each mistake; `rules`: what the file says, if only its examples are wrong."""
         super().__init__("; ".join(why))
         self.each = why
+        self.rules = rules
 
 
 def parse(text: str, file: str) -> Rules:

@@ -114,10 +114,15 @@ class Rules:
             for rule in rules
         }
 
+    @property
+    def allowed(self) -> list[str]:
+        """Each rule that allows something, in a short text with its agent and folder."""
+        return [each for each, action in self._each.items() if action is Action.ALLOW]
+
     def loosened_since(self, before: Rules) -> list[str]:
         """Return what these rules leave to agents that those `before` did not, in short texts."""
         now, then = self._each, before._each
-        allows = [each for each in now if now[each] is Action.ALLOW and each not in then]
+        allows = [each for each in self.allowed if each not in then]
         gone = [each for each in then if then[each] is not Action.ALLOW and each not in now]
         words: list[tuple[str, Action | None, Action | None]] = [
             ("default", self.default, before.default),

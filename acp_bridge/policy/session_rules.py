@@ -1,6 +1,7 @@
 """The rules of one session: read from their files, and again whenever one has changed.
 
 - While a file has a mistake, its last good refusals hold and all else is asked (invariant A1).
+  Where only its examples are wrong, its refusals are known, and hold.
 - What the user's file denies or asks counts at once. In an open session that is also so for what
   it has denied or asked; what it newly allows counts once the user has said so (invariant A3).
 - A project's own file can refuse and ask; what it allows counts only while the user trusts the
@@ -11,6 +12,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,7 @@ from acp_bridge.policy.opened import LARGEST, Opened, used_record
 from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE, RECORDS
 from acp_bridge.policy.ruleset import Ruleset
 from acp_bridge.protocol import Json
-from acp_bridge.updates import notices
+from acp_bridge.updates import rule_notices
 
 _BASH: Final = frozenset({Tool.BASH})
 
@@ -63,7 +65,7 @@ def load_project(path: Path, place: Place, home: Path) -> tuple[Rules | None, st
         record = None
     if record and record.folder == folder and not trust.changed(record.files, files):
         return rules, ""
-    said = notices.untrusted_rules(folder, changed=record is not None)
+    said = rule_notices.untrusted_rules(folder, changed=record is not None)
     return rules.of(Action.DENY, Action.ASK), said
 
 
@@ -90,7 +92,7 @@ def _read(path: Path, name: str, place: Place) -> tuple[Rules, bytes] | None:
 def _parsed(text: str, name: str, place: Place) -> Rules:
     rules = config.parse(text, name)
     if wrong := decide.failed_checks(rules, place):
-        raise config.BadRules(*wrong)
+        raise config.BadRules(*wrong, rules=rules)
     return rules
 
 
@@ -120,9 +122,10 @@ class _File:
             self.rules, self._said = self._load(self.path)
             self.mistakes, self.unknown = (), False
         except config.BadRules as bad:
-            refusals = (self.rules or Rules()).of(Action.DENY)
+            self.unknown = self.unknown and bad.rules is None
+            refusals = (bad.rules or self.rules or Rules()).of(Action.DENY)
             self.rules, self.mistakes = replace(refusals, default=Action.ASK), bad.each
-            self._said = notices.bad_rules(str(self.path), self.mistakes)
+            self._said = rule_notices.bad_rules(str(self.path), self.mistakes)
         self._marks = marks
         return self._said if self._said != before else ""
 
@@ -135,6 +138,8 @@ class _Own(_File):
     ) -> None:
         """`place` is where calls are made; `opened`: the file then, None: it counts as it is."""
         self._record = used_record(home, path)
+        other = path != home / OWN_FILE
+        self._use = f"use --rules {shlex.quote(str(path))}" if other else "use"
         super().__init__(self._counting, path, self._record)
         self._place = place
         #: the file as it counted last.
@@ -157,7 +162,7 @@ class _Own(_File):
             return rules, ""
         before = self.before = self.before or self._rules_before() or Rules()
         newly = (rules or Rules()).loosened_since(before)
-        return rules, notices.rules_changed(str(path), newly) if newly else ""
+        return rules, rule_notices.rules_changed(str(path), newly, self._use) if newly else ""
 
     def _rules_before(self) -> Rules | None:
         """Return the rules of the file as it counted last; none of one that could not be used."""
@@ -165,9 +170,13 @@ class _Own(_File):
             return None
         try:
             rules = _parsed((self._kept.content or b"").decode(), self.path.name, self._place())
-        except (config.BadRules, UnicodeDecodeError):
-            return Rules()
-        self.unknown = False
+        except config.BadRules as bad:
+            rules = (bad.rules or Rules()).of(Action.DENY)
+            self.unknown = self.unknown and bad.rules is None
+        except UnicodeDecodeError:
+            rules = Rules()
+        else:
+            self.unknown = False
         return rules
 
     def _is_used(self, content: bytes | None) -> bool:

@@ -7,7 +7,6 @@ since clients join it to other texts. What needs the user is always such a text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -363,26 +362,6 @@ def bad_hooks(file: str, why: str) -> str:
     )
 
 
-def bad_rules(file: str, why: Sequence[str]) -> str:
-    """Return the notice of a file of rules that can't be used; `why`: each mistake in it."""
-    told = words(why[0]) if len(why) == 1 else f"{len(why)} mistakes"
-    lines = ["\n", *(f"- {words(each)}" for each in why)] if len(why) > 1 else []
-    return (
-        f"[acp-bridge] {as_code(file)}: {told}. Until that is mended, what it refused before"
-        " is refused, and every other permission is asked of you."
-    ) + "\n".join(lines)
-
-
-def rules_changed(file: str, newly: list[str]) -> str:
-    """Return the notice of a file of rules that has changed; `newly`: what does not count of it."""
-    use = as_code(OWN_COMMANDS.line("permissions", "use"))
-    return (
-        f"[acp-bridge] {as_code(file)} has changed since this session was opened. What it denies"
-        f" and asks counts. This does not yet: {named(newly, 10)}. It counts in sessions that are"
-        f" opened from now on, and in this one after {use} on a terminal."
-    )
-
-
 def rule_refused(title: str, rule: str) -> str:
     """Return the notice of a tool call that a rule has refused."""
     return f"[acp-bridge] Your rule refused {as_code(title)}: {words(rule)}"
@@ -399,15 +378,6 @@ def untrusted_hooks(folder: str) -> str:
         "[acp-bridge] This project has hooks of its own (`.acp_bridge/hooks.toml`). They are off:"
         f" {trust(folder)} on a terminal shows them, and turns them on for sessions"
         " that are opened after that."
-    )
-
-
-def untrusted_rules(folder: str, *, changed: bool) -> str:
-    """Return the notice of a project's rules that allow something and are not trusted."""
-    since = ", since the file changed after you trusted it" if changed else ""
-    return (
-        "[acp-bridge] The `allow` rules of this project (`.acp_bridge/permissions.toml`) do not"
-        f" count{since}: {trust(folder)} on a terminal shows them, and lets them count."
     )
 
 

@@ -163,3 +163,27 @@ async def test_a_file_that_is_mended_counts_once_the_user_says_so(tmp_path: Path
         assert await it.runs("rm x") == "no"
         _uses(tmp_path, RULES)
         assert await it.runs("ls") == "yes"
+
+
+async def test_each_example_that_comes_out_otherwise_is_named_and_nothing_is_allowed(
+    tmp_path: Path,
+) -> None:
+    checks = "".join(f'[[check]]\nbash = "make {at}"\ndecision = "allow"\n' for at in range(12))
+    async with ruled(tmp_path, RULES + checks) as it:
+        assert await it.runs("ls") == "asked"
+        (said,) = it.notices()
+        assert await it.runs("rm x") == "no"
+        it.here.client.client.abilities = ClientAbilities({"fs": {"readTextFile": True}})
+        assert await it.does(READ_TEXT_FILE, path=str(it.work / "a")) == "passed on"
+        assert await it.does(READ_TEXT_FILE, path=str(it.work / ".env")) != "passed on"
+        for at in range(12):
+            assert f"\n- line {6 + 3 * at - 1}: 'make {at}' is decided ask, not allow" in said
+
+
+async def test_a_file_that_the_user_has_named_is_named_in_the_command_too(tmp_path: Path) -> None:
+    other = tmp_path / "my rules.toml"
+    other.write_text(RULES)
+    async with ruled(tmp_path, None, settings={"rules": other}) as it:
+        other.write_text(WIDER)
+        assert await it.runs("make") == "asked"
+        assert f"`acp-bridge permissions use --rules '{other}'`" in it.notices()[-1]

@@ -16,6 +16,7 @@ import pytest
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.hooks import trust
 from acp_bridge.hooks.find import find, look
+from acp_bridge.hooks.places import RECORDS
 from acp_bridge.policy import decide, session_rules
 from acp_bridge.protocol import READ_TEXT_FILE
 from tests.session.test_rules import ALLOW, RULES, Ruled, ruled
@@ -219,6 +220,16 @@ def test_a_folder_of_hooks_into_which_nobody_may_look_has_hooks_that_are_missed(
     found = find(tmp_path / "home", str(tmp_path / "work"))
     assert found is not None
     assert found.notices
+
+
+def test_trust_in_hooks_that_can_not_be_looked_up_leaves_all_to_a_person(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "work/.acp_bridge").mkdir(parents=True)
+    (tmp_path / "work/.acp_bridge/hooks.toml").write_text("[[Stop]]\ncommand = 'true'\n")
+    _loop(tmp_path / "home" / RECORDS)
+    found = find(tmp_path / "home", str(tmp_path / "work"))
+    assert found is not None
+    assert found.person_asked
 
 
 async def test_hooks_whose_reader_raises_are_missed(
