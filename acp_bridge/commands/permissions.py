@@ -24,12 +24,12 @@ Say how the rules in permissions.toml decide about a command, or about a path th
 change or read. The first word that is printed is the decision: allow, ask or deny. Behind it stands
 the rule, with its line, or why none decides. Hooks are not asked; docs/permissions.md has more.
 
-use lets the file count as it is now in sessions that are open, too: what it newly allows counts
-only in those that are opened later, unless you say so. It shows what the file allows, and asks.
-Only a person at a terminal can say so; an agent can't."""
+New allow rules apply only in sessions that you open later. "use" applies the file as it is now to
+open sessions, too. It shows what the file allows, and asks. Only a person at a terminal can say
+yes; an agent can't."""
 _AFTER: Final = """\
 exit code: 0 the rules were read, whatever they say, or count now, 1 there are none, they can't be
-read or you did not say yes, 2 wrong usage."""
+read, or you did not say yes, 2 wrong usage."""
 
 
 def parser() -> CommandParser:
@@ -110,7 +110,7 @@ def _use(own: Path, home: Path, folder: str) -> int:
         return fail("permissions", f"there is no {own}")
     lines = [f"What {exact(str(own))} allows", "", *(f"  {exact(each)}" for each in rules.allowed)]
     print("\n".join([*lines, *([] if rules.allowed else ["  nothing."]), ""]))
-    if not consent.says_yes("Does it count as it is, in the sessions that are open, too?"):
+    if not consent.says_yes("Apply the file as it is now to open sessions, too?"):
         print("Nothing has changed: only the whole word yes is consent.")
         return Exit.FAILED
     # The hash of the file as it was shown is recorded: a change meanwhile does not count.
@@ -119,7 +119,7 @@ def _use(own: Path, home: Path, folder: str) -> int:
         write_record(home, said, USED)
     except OSError as error:
         return fail("permissions", f"{error.filename or home}: {error.strerror}")
-    print("It counts from the next call on, until it changes again.")
+    print("Open sessions use it from their next question on.")
     return Exit.DONE
 
 

@@ -129,7 +129,7 @@ class Rules:
             ("unattended", self.unattended, before.unattended),
         ]
         gone += [f"{name} = deny" for name, new, old in words if old == "deny" != new]
-        return [*allows, *(f"no more {each}" for each in gone)]
+        return [*allows, *(f"removed {each}" for each in gone)]
 
     def of(self, *actions: Action) -> Rules:
         """Return a copy that has only the rules of these lists, and no examples."""

@@ -155,13 +155,14 @@ class _Own(_File):
             if self.rules is None and self.before is None:
                 self.before = self._rules_before()
             raise
-        if self._kept and self._is_used(content):
-            self._kept = Opened(content, trust.mark(self._record))
         if self._kept is None or self._kept.content == content:
             self.before = None
             return rules, ""
         before = self.before = self.before or self._rules_before() or Rules()
         newly = (rules or Rules()).loosened_since(before)
+        if self._is_used(content):
+            self._kept, self.before = Opened(content, trust.mark(self._record)), None
+            return rules, rule_notices.rules_used(str(path), newly, self._use)
         return rules, rule_notices.rules_changed(str(path), newly, self._use) if newly else ""
 
     def _rules_before(self) -> Rules | None:
@@ -266,7 +267,7 @@ class SessionRules:
             known = [self._own.before, *(each.rules for each in self._files[1:])]
             judged = self._judged(call, known, before=True)
             if judgement.allowed and not judged.allowed:
-                why = f"{self._own.path.name} allows it only since this session was opened"
+                why = "the rule that allows it was added after this session was opened"
                 judged = replace(judged, why=judged.why if judged.protected else why)
             judgement = judgement.and_also(judged)
         mistaken = next((each for each in self._files if each.mistakes), None)

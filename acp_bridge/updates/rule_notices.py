@@ -23,12 +23,21 @@ def rules_changed(file: str, newly: list[str], use: str) -> str:
 
     `newly`: what does not count of it; `use`: the words with which `permissions` lets it count.
     """
-    use = as_code(OWN_COMMANDS.line("permissions", use), 8_400)
     return (
-        f"[acp-bridge] {as_code(file)} has changed since this session was opened. What it denies"
-        f" and asks counts. This does not yet: {named(newly, 10)}. It counts in sessions that are"
-        f" opened from now on, and in this one after {use} on a terminal."
+        f"[acp-bridge] {as_code(file)} has changed since this session was opened. New `deny` and"
+        f" `ask` rules apply now. These changes do not apply here yet: {named(newly, 10)}. To apply"
+        f" them here, run {_command(use)} in a terminal. Sessions that you open later use the whole file."
     )
+
+
+def rules_used(file: str, newly: list[str], use: str) -> str:
+    """Return the notice of a changed file of rules that counts from now on; as `rules_changed`."""
+    changes = f" These changes apply: {named(newly, 10)}." if newly else ""
+    return f"[acp-bridge] {_command(use)} applied {as_code(file)} as it is now.{changes}"
+
+
+def _command(words: str) -> str:
+    return as_code(OWN_COMMANDS.line("permissions", words), 8_400)
 
 
 def untrusted_rules(folder: str, *, changed: bool) -> str:

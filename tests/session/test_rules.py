@@ -310,7 +310,7 @@ async def test_a_pipe_or_a_folder_in_the_place_of_the_file_keeps_its_last_refusa
         assert await it.runs("rm x") == "no"
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1", "S2")
 async def test_a_file_that_anybody_may_write_allows_nothing(tmp_path: Path) -> None:
     async with ruled(tmp_path) as it:
         (tmp_path / "home/permissions.toml").chmod(0o666)

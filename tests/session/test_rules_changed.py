@@ -58,7 +58,7 @@ async def test_each_session_says_once_what_does_not_count_yet_and_how_it_does(
         await it.runs("make x")
         (said,) = it.notices()
         assert "has changed since this session was opened" in said
-        for each in ("allow Bash(make *)", "no more deny Bash(rm *)", "no more ask Bash(git push"):
+        for each in ("allow Bash(make *)", "removed deny Bash(rm *)", "removed ask Bash(git push"):
             assert each in said
         assert "`acp-bridge permissions use`" in said
         assert "Bash(ls *)" not in said
@@ -84,6 +84,8 @@ async def test_the_users_word_on_a_terminal_lets_the_file_count_as_it_is(tmp_pat
         assert await it.runs("make") == "asked"
         _uses(tmp_path, WIDER)
         assert await it.runs("make") == "yes"
+        assert "`acp-bridge permissions use` applied" in it.notices()[-1]
+        assert "`allow Bash(make *)`" in it.notices()[-1]
         assert await it.runs("rm x") == "asked"
         assert await it.runs("mv x y") == "no"
         _file(tmp_path).write_text(WIDER.replace("make *", 'make *)", "Bash(rm *'))
@@ -131,7 +133,7 @@ async def test_what_a_file_has_denied_stays_denied_when_it_is_gone(tmp_path: Pat
         _file(tmp_path).unlink()
         assert await it.runs("rm x") == "no"
         assert await it.runs("ls") == "asked"
-        assert "no more deny Bash(rm *)" in "".join(it.notices())
+        assert "removed deny Bash(rm *)" in "".join(it.notices())
         it.here.client.client.abilities = ClientAbilities({"fs": {"readTextFile": True}})
         error = await it.does(READ_TEXT_FILE, path=str(it.work / ".env"))
         assert error != "passed on"
@@ -148,11 +150,11 @@ async def test_a_default_that_denies_holds_against_what_a_change_would_ask(
         assert await it.runs("make") == "no"
         _file(tmp_path).write_text(f'default = "ask"\n{WIDER}ask = ["Bash(cp *)"]\n')
         assert await it.runs("make") == "no"
-        assert "only since this session was opened" in it.notices()[-1]
+        assert "was added after this session was opened" in it.notices()[-1]
         assert await it.runs("cp x y") == "no"
         assert await it.runs("git push") == "asked"
         assert await it.runs("ls") == "yes"
-        assert "no more default = deny" in "".join(it.notices())
+        assert "removed default = deny" in "".join(it.notices())
 
 
 async def test_a_file_that_is_mended_counts_once_the_user_says_so(tmp_path: Path) -> None:
