@@ -63,11 +63,17 @@ _BY_PATH: Final = frozenset({"changes", "filechanges", "files", "edits"})
 _OF_FILE: Final = re.compile(r"path|file|folder|uri|source|target|dest|^(?:src|from|to)$")
 #: a text without blanks and the signs of regular expressions, which a path or a pattern may be.
 _PLAIN: Final = re.compile(r"[^\s\\^$()|+<>\"'`]+")
+#: what a search is for may be a path or a pattern of names, also with blanks in it.
+_SOUGHT_PATH: Final = re.compile(r"(?:/|~|\.\.).*|[^\\^$()|+<>\"'`]+")
+#: members for the folder that is searched.
+_ROOTS: Final = re.compile(r"paths?$|dir|folder|root")
 _LIKE_A_PATH: Final = re.compile(r"[/*?\[{]|^[.~]")
 #: what may lead a pattern of names out of its folder.
 _OUT: Final = re.compile(r"\.\.|[{,][/~]")
 #: members for the folder in which a command runs.
-_FOLDERS: Final = frozenset({"cwd", "workdir", "workingdir", "workingdirectory", "directory"})
+_FOLDERS: Final = frozenset(
+    {"cwd", "workdir", "workingdir", "workingdirectory", "directory", "dirpath"}
+)
 #: members for an address.
 _ADDRESSES: Final = frozenset({"url", "urls", "href", "link", "links", "address", "addresses"})
 #: how many addresses, and patterns of names, of a call are compared; no rule allows one with more.
@@ -94,11 +100,12 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
     members = list(_members(given))
     lines, understood = _lines(commands_of({"rawInput": given}), members)
     names, agree = _mcp_names(described)
-    said, tool = _tools({described.get("kind"), *kinds} - {None}, bool(lines))
+    kinds = {described.get("kind"), *kinds} - {None}
+    said, tool = _tools(kinds, bool(lines))
     if names is not None:
         said = {Tool.MCP} if agree else {*said, Tool.MCP}
         tool = Tool.MCP if agree else None
-    files = _Files(members if names is None else (), said)
+    files = _Files(members if names is None else (), said, edits=kinds == {"edit"})
     folders, urls = _texts(members, _FOLDERS), _texts(members, _ADDRESSES)
     odd = len(folders) > 1 or len(urls) > 1 or any(map(_is_file, urls))
     if tool is Tool.BASH and lines:  # with an address it is its network that is asked about
@@ -257,15 +264,21 @@ def _mcp_names(described: Json) -> tuple[list[str] | None, bool]:
     if not found:
         return None, True
     whole = found[0]
-    agree = len(set(found)) == 1 and all(f"__{whole}".endswith(f"__{each}") for each in told)
+    ends = [(f"__{each}", f"__{each.replace('.', '__')}") for each in told]  # `mcp.server.tool`
+    agree = len(set(found)) == 1 and all(f"__{whole}".endswith(each) for each in ends)
     return list(dict.fromkeys(filter(None, found))), agree
 
 
 class _Files:
     """The files that the texts of an input may name, told by the form of each."""
 
-    def __init__(self, members: Iterable[tuple[str, Any]], said: Collection[Tool | None]) -> None:
-        """`members`: those of the input; `said`: every tool that the call may be of."""
+    def __init__(
+        self, members: Iterable[tuple[str, Any]], said: Collection[Tool | None], *, edits: bool
+    ) -> None:
+        """`members`: those of the input; `said`: every tool that the call may be of.
+
+        `edits`: it may have the texts of a change.
+        """
         self.paths: list[str] = []
         #: patterns of names, as they are given.
         self.globs: list[str] = []
@@ -273,7 +286,9 @@ class _Files:
         self.unclear = False
         self._about_files = not PATHS.isdisjoint(said)
         self._left = _ABOUT | _OF_CODEX | _NO_FILE | COMMANDS
-        self._left = self._left | _CONTENTS if Tool.EDIT in said else self._left
+        self._left = self._left | _CONTENTS if edits else self._left
+        self._searches = Tool.EDIT not in said
+        self._roots: list[str] = []
         self._below: list[str] = []
         for key, value in members:
             if isinstance(value, dict):
@@ -293,26 +308,27 @@ class _Files:
             self.unclear |= not found and key not in _PATCHES
             return
         if (key in _SOUGHT or not self._about_files) and not _OF_FILE.search(key):
-            looks = _PLAIN.fullmatch(text) and _LIKE_A_PATH.search(text)
+            plain = _SOUGHT_PATH if key in _SOUGHT else _PLAIN
+            looks = plain.fullmatch(text) and _LIKE_A_PATH.search(text)
             if not looks or ("://" in text and not _is_file(text)):
                 return
         if key in _BELOW and text.startswith("!"):
             return  # all but these
-        if key in _BELOW or is_glob(text):
-            self._below.append(text)
-        else:
-            self.paths.append(text)
+        if is_glob(text):
+            self.globs.append(text)
+        if _ROOTS.search(key):
+            self._roots.append(text)
+        (self._below if key in _BELOW and self._searches else self.paths).append(text)
 
     def _join(self) -> None:
-        """Put patterns of names below the folders that the input names, if it names any."""
-        if len(self._below) * max(1, len(self.paths)) > _MOST:
+        """Put patterns of names below the folders that are searched, if the input names any."""
+        if len(self._below) * max(1, len(self._roots)) > _MOST or len(self.globs) > _MOST:
             self.paths, self.unclear = [*self.paths, *self._below], True
-        else:
-            folders = list(self.paths)
-            for text in self._below:
-                inside = folders and not text.startswith(("/", "~"))
-                self.paths += [f"{each}/{text}" for each in folders] if inside else [text]
-        self.globs = [each for each in self._below if is_glob(each)][:_MOST]
+            self.globs = self.globs[:_MOST]
+            return
+        for text in self._below:
+            inside = self._roots and not text.startswith(("/", "~"))
+            self.paths += [f"{each}/{text}" for each in self._roots] if inside else [text]
         self.unclear |= any(_OUT.search(each) or len(each) > _LONGEST for each in self.globs)
 
 

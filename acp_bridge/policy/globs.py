@@ -15,13 +15,15 @@ from typing import Final
 
 #: braces with words between which a search chooses, such as `{py,pyi}`.
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
+#: what other shells and libraries take for a choice.
+_ROUND: Final = re.compile(r"[@!?*+]?\([^)]*\)?")
 #: how many patterns one with braces stands for at most; beyond, each brace may be anything.
 _MOST: Final = 64
 
 
 def is_glob(text: str) -> bool:
     """Return True for a text that may stand for the names of several files."""
-    return re.search(r"[*?\[{]", text) is not None
+    return re.search(r"[*?\[{(]", text) is not None
 
 
 def meet_any(given: Iterable[str], pattern: str) -> bool:
@@ -49,7 +51,7 @@ def _meet(given: str, pattern: str) -> bool:
 
 def _without_braces(text: str) -> Iterator[str]:
     """Give each pattern without braces that one with braces stands for."""
-    pieces = _BRACES.split(text)
+    pieces = _BRACES.split(_ROUND.sub("*", text))
     choices = [each.split(",") if at % 2 else [each] for at, each in enumerate(pieces)]
     found = list(islice(map("".join, product(*choices)), _MOST + 1))
     if len(found) > _MOST or any("{" in each for each in found):

@@ -23,10 +23,11 @@ def rules_changed(file: str, newly: list[str], use: str) -> str:
 
     `newly`: what does not count of it; `use`: the words with which `permissions` lets it count.
     """
+    how = _command(use)
     return (
         f"[acp-bridge] {as_code(file)} has changed since this session was opened. New `deny` and"
         f" `ask` rules apply now. These changes do not apply here yet: {named(newly, 10)}. To apply"
-        f" them here, run {_command(use)} in a terminal. Sessions that you open later use the whole file."
+        f" them here, run {how} in a terminal. Sessions that you open later use the whole file."
     )
 
 

@@ -302,6 +302,7 @@ def test_texts_of_calls_that_are_about_no_files_are_refused_only_where_they_look
     [
         ("mcp__github__get_issue", "mcp__github__get_issue", "allow"),
         ("get_issue", "mcp__github__get_issue", "allow"),
+        ("mcp.github.get_issue", "mcp__github__get_issue", "allow"),
         ("mcp__github__get_issue", "mcp__github__get_user", "ask"),
         ("mcp__github__get_issue", "mcp__github__drop", "deny"),
         ("mcp__github__drop", "mcp__github__get_issue", "deny"),
@@ -332,3 +333,29 @@ def test_what_stands_beside_the_input_hides_nothing_of_it() -> None:
     assert _ordinarily({"kind": "edit", "rawInput": {"path": "src/a", **listed}}) == "deny"
     nested = {"paths": [["src/a"], ["secret/x"]]}
     assert _ordinarily({"kind": "edit", "rawInput": nested}) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "decision"),
+    [
+        # a change's texts are none of a move
+        ("move", {"path": "src/a", "new": "../x"}, "ask"),
+        ("delete", {"path": "src/a", "content": "secret/x"}, "deny"),
+        # a name with brackets is a name
+        ("move", {"source": "src/a", "destination": "secret/[x]"}, "deny"),
+        ("move", {"source": "src/a", "include": "secret/x"}, "deny"),
+        ("edit", {"path": "src/(group)/[id].tsx", "content": "x"}, "allow"),
+        # only a folder that is searched is one below which patterns stand
+        ("search", {"note": "src/x", "glob": "lib/*.py"}, "ask"),
+        ("search", {"pattern": "../secret dir/*", "path": "src"}, "ask"),
+        ("search", {"pattern": "/etc/(a|b)", "path": "src"}, "ask"),
+        ("search", {"pattern": "def main", "path": "src"}, "allow"),
+        ("search", {"pattern": "KEY", "path": "src", "glob": "@(.env|a)"}, "ask"),
+        ("search", {"pattern": "KEY", "path": "src", "glob": [["*.py"], [".env"]]}, "deny"),
+        ("search", {"pattern": "TODO: a/b c", "path": "src"}, "allow"),
+    ],
+)
+def test_names_say_what_a_text_is_only_where_no_other_reading_is_left(
+    kind: str, raw: dict[str, Any], decision: str
+) -> None:
+    assert _ordinarily({"kind": kind, "rawInput": raw}) == decision
