@@ -114,6 +114,19 @@ async def test_what_the_users_rules_let_wait_waits_for_a_person_at_another_clien
     assert (code, out) == (3, "[permission reject]\n")
 
 
+@pytest.mark.hazard("A1")
+@pytest.mark.parametrize("name", ["permissions.toml", "hooks.toml"])
+async def test_a_run_that_allows_all_does_not_answer_for_rules_and_hooks_that_can_not_be_read(
+    terminal: Terminal, name: str
+) -> None:
+    home = anyio.Path(terminal.env["ACP_BRIDGE_HOME"])
+    await home.mkdir()
+    await (home / name).symlink_to("nowhere")
+    code, out, err = await terminal.run("run", "--permissions", "allow", "permission")
+    assert (code, out) == (3, "[permission reject]\n")
+    assert "leads nowhere" in err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_cancels_the_turn_and_waits_for_its_end(
     terminal: Terminal, agent_log: FixtureLog, gates: Gates, number: signal.Signals

@@ -228,6 +228,20 @@ async def test_a_call_that_is_not_understood_is_allowed_by_no_rule(tmp_path: Pat
         assert await it.asks(kind="read", locations=[{"path": "a"}]) == "asked"
 
 
+@pytest.mark.hazard("A1")
+async def test_the_ordinary_commands_of_each_agent_are_allowed_and_no_more_than_those(
+    tmp_path: Path,
+) -> None:
+    recorded = json.loads((Path(__file__).parents[1] / "policy/recorded_calls.json").read_text())
+    runs = [each["call"] for each in recorded if each["call"]["kind"] == "execute"]
+    async with ruled(tmp_path, 'allow = ["Bash(npm test *)", "Bash(cat *)"]') as it:
+        for call in runs:
+            given = json.loads(json.dumps(call).replace("/project", str(it.work)))
+            assert await it.asks(**given) == "yes"
+            given["rawInput"]["executable"] = "/tmp/evil"
+            assert await it.asks(**given) == "asked"
+
+
 @pytest.mark.hazard("A1", "V9")
 async def test_what_a_request_does_not_say_is_taken_from_the_calls_card(tmp_path: Path) -> None:
     async with ruled(tmp_path) as it:
