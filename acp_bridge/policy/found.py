@@ -17,6 +17,7 @@ from acp_bridge.protocol import Json
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.settings import Settings
+from acp_bridge.updates import rule_notices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,6 +43,8 @@ class FoundRules:
         self._rules: SessionRules | None = None
         # One at a time: what an agent asks behind another thing is not done before it.
         self._one = anyio.Lock()
+        #: the last call could not be judged, and a notice says so.
+        self._unjudged = False
         #: notices about files with mistakes that no client has been told yet.
         self.unsaid: list[str] = []
 
@@ -84,8 +87,6 @@ class FoundRules:
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]
     ) -> Judgement:
         """Judge in a thread; if that fails or takes too long, the judgement is to ask a person."""
-        from acp_bridge.policy.definitions import Judgement
-
         why = "the rules could not be read in time"
         try:
             with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
@@ -93,10 +94,16 @@ class FoundRules:
                     work = partial(self._judge_here, judge)
                     judgement, said = await in_thread(work, abandon_on_cancel=True)
                 self.unsaid += said
+                self._unjudged = False
                 return judgement
         except Exception as error:
             errors.internal(error, "a call can't be judged by the rules")
             why = "the rules can't judge it"
+        if not self._unjudged:
+            self._unjudged = True
+            self.unsaid.append(rule_notices.unjudged(why))
+        from acp_bridge.policy.definitions import Judgement
+
         return Judgement(why=why, protected=True, unjudged=True)
 
     def _judge_here(

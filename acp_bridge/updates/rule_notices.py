@@ -18,6 +18,14 @@ def bad_rules(file: str, why: Sequence[str]) -> str:
     ) + "\n".join(lines)
 
 
+def unjudged(why: str) -> str:
+    """Return the notice that a call was not judged by the rules."""
+    return (
+        f"[acp-bridge] Your rules do not work now: {words(why)}. Until they do, only you can allow"
+        " a call."
+    )
+
+
 def rules_changed(file: str, newly: list[str], use: str) -> str:
     """Return the notice of a file of rules that has changed.
 

@@ -156,7 +156,10 @@ async def test_a_judge_that_raises_leaves_all_to_a_person(
     monkeypatch.setattr(part, name, fails)
     async with ruled(tmp_path, RULES, ALLOW) as it:
         assert await it.runs("rm x") == "asked"
+        (said,) = it.notices()
+        assert "Your rules do not work now: the rules can't judge it" in said
         await _asks_persons_alone(it)
+        assert len([each for each in it.notices() if "do not work now" in each]) == 1
 
 
 @pytest.mark.usefixtures("errors_cleared")
@@ -164,7 +167,7 @@ async def test_a_judge_that_raises_leaves_all_to_a_person(
     "missing",
     [
         "tree_sitter",
-        "acp_bridge.policy.definitions",
+        "acp_bridge.policy.session_rules acp_bridge.policy.definitions",
         "acp_bridge.policy.session_rules",
     ],
 )
@@ -175,7 +178,8 @@ async def test_a_part_that_can_not_be_imported_leaves_all_to_a_person(
         for each in vars(sys.modules[name]).values():
             if hasattr(each, "cache_clear"):
                 each.cache_clear()
-    monkeypatch.setitem(sys.modules, missing, None)
+    for name in missing.split():
+        monkeypatch.setitem(sys.modules, name, None)
     async with ruled(tmp_path, RULES, ALLOW) as it:
         await _asks_persons_alone(it)
         await _reads_nothing_unasked(it)
