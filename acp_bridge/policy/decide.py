@@ -366,6 +366,8 @@ class _Judged:
         name = command.words[0]
         if wrappers.is_wrapper(command.words):
             return "other words than those of a rule"
+        if "/" in name and not _is_absolute(name) and folders != (self._place.real,):
+            return "another folder"
         if name == "git" and any(map(paths.is_bare_repository, folders)):
             return "a folder that is a repository itself"
 
