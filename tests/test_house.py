@@ -76,6 +76,7 @@ SANS_IO = (
     "remote.door",
     "hooks.config",
     "hooks.definitions",
+    "hooks.made_names",
     "hooks.verdict",
     "policy.calls",
     "policy.config",
