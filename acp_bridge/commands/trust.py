@@ -165,7 +165,7 @@ def _shown(folder: Path, hooks: Sequence[Hook], files: dict[str, str]) -> list[s
         lines += [f"      {exact(line)}" for line in hook.shown.split("\n")]
     lines += ["", "Files that are trusted as they are now:", ""]
     lines += [f"  {digest[:16]}  {exact(name)}" for name, digest in files.items()]
-    return [*lines, "", "What these start in turn (a Makefile, tests) is not looked at.", ""]
+    return [*lines, "", "What these files start in turn (a Makefile, tests) is not covered.", ""]
 
 
 def _list(home: Path) -> int:

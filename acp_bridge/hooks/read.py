@@ -99,8 +99,9 @@ def _of_project(home: Path, folder: Path) -> FoundHooks | None:
     content, hooks = loaded
     try:
         differs = trust.changed(record.files, trust.hashes(folder, content, hooks))
-    except trust.NotTrustable:
-        differs = [path]
+    except trust.NotTrustable as why:
+        said = notices.bad_hooks(path, str(why))
+        return FoundHooks(notices=(said,), person_asked=True, files={path: None})
     if differs:
         said = notices.changed_hooks(differs, str(folder))
         return FoundHooks(notices=(said,), person_asked=True, files={path: None})

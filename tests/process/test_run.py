@@ -381,3 +381,19 @@ async def test_what_a_run_has_edited_is_shown_as_git_shows_it(terminal: Terminal
     assert ours.splitlines() == [each for each in theirs.splitlines() if each[:6] != "index "]
     _, turns, _ = await terminal.command("show", "--turns", "--json")
     assert [each["by"] for each in json.loads(turns)["decided"]] == ["client"]
+
+
+async def test_what_a_hook_that_has_failed_may_refuse_is_denied_and_stderr_says_why(
+    terminal: Terminal,
+) -> None:
+    home = anyio.Path(terminal.env["ACP_BRIDGE_HOME"])
+    await home.mkdir(exist_ok=True)
+    await (home / "hooks.toml").write_text("[[PermissionRequest]]\ncommand = 'exit 3'\n")
+    shutil.copytree(ROOT / "fixtures/example", terminal.folder, dirs_exist_ok=True)
+    before = (terminal.folder / "parser.py").read_bytes()
+    run = ["run", "--permissions", "allow", "--model", "scripted:answers"]
+    code, _, said = await terminal.command(*run, "parser.py fails on empty lines, fix it")
+    assert code != 0
+    assert (terminal.folder / "parser.py").read_bytes() == before
+    assert "A hook of PermissionRequest failed" in said
+    assert "denied by unattended" in said

@@ -418,15 +418,18 @@ class SessionHooks:
         self._say()
         if hooks == "deny":
             return Decision("deny", "hook")
-        if hooks == "ask" or (judged and (judged.ask or judged.protected)):
-            guarded = bool(judged and judged.protected) or self.runs.person_asked
-            return Decision("ask", guarded=guarded)
+        protected = hooks == "failed" or bool(judged and judged.protected)
+        if hooks in ("ask", "failed") or (judged and (judged.ask or judged.protected)):
+            return Decision("ask", guarded=protected)
         if hooks == "allow":
             return Decision("allow", "hook")
         return self._ruled(judged, title) if judged else Decision("ask")
 
     async def _hooks_say(self, given: Json, names: tuple[str, ...], title: str) -> str | None:
-        """Return "allow", "deny" or "ask", or None if no hook has a word about a call."""
+        """Return "allow", "deny" or "ask", or None if no hook has a word about a call.
+
+        "failed": only a person may allow it, since a hook that has failed might have refused it.
+        """
         from acp_bridge.hooks.verdict import Permission, decide
 
         said = await self.runs.each("PermissionRequest", given, names, _denies)
@@ -434,9 +437,10 @@ class SessionHooks:
         decision, why = decide(said)
         if decision is Permission.DENY:
             self._transcript.notice(notices.permission_refused(title, why))
-        elif self.runs.person_asked:
-            decision = Permission.ASK
         word = decision.value if decision else None
+        failed = self.runs.person_asked or any(each.problem is not None for each in said)
+        if failed and decision is not Permission.DENY:
+            word = "failed"
         event("hook.decided", session=self._core.id, what=word or "nothing")
         return word
 
