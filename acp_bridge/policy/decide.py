@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import product
 
-from acp_bridge.policy import paths
+from acp_bridge.policy import globs, harmless, paths, wrappers
 from acp_bridge.policy.addresses import is_from
 from acp_bridge.policy.definitions import (
     PATHS,
@@ -28,8 +29,10 @@ from acp_bridge.policy.definitions import (
     Tool,
 )
 from acp_bridge.policy.lines import Lines, lines_of
-from acp_bridge.policy.ruleset import Ruleset, glob
-from acp_bridge.policy.words import Word
+from acp_bridge.policy.ruleset import Ruleset, glob, named_by
+from acp_bridge.policy.shell import Command, Redirect
+from acp_bridge.policy.steps import Step, Unclear, follow, is_inside
+from acp_bridge.policy.words import Word, files, patterns
 
 #: names of folders below which nobody's rule lets an agent write.
 _GUARDED = frozenset({".acp_bridge", ".git"})
@@ -113,7 +116,43 @@ class _Judged:
         self._read: dict[str, tuple[str, ...]] = {}
         self._globs: dict[str, list[str] | None] = {}
         self._named: dict[Tool, list[str]] = {}
-        self._words = [each for each in lines.words if not each.hidden or self._is_there(each)]
+        self._steps: list[Step] = []
+        self._redirects = list(lines.redirects)
+        #: why the lines can't be allowed; empty: each is understood.
+        self._unclear = self._followed()
+        words = [*lines.words, *self._words_of_steps()]
+        words = [each for each in words if not each.hidden or self._is_there(each)]
+        if not self._unclear:  # where those behind a `cd` are, the steps know
+            words = [each for each in words if not each.moved or _is_absolute(each.text)]
+            moved = [each for each in self._redirects if each.moved]
+            self._redirects = [each for each in self._redirects if each not in moved]
+            self._redirects += [each for each in moved if _is_absolute(each.path)]
+        self._words = list(dict.fromkeys(words))
+        found = (each for command in lines.commands for each in patterns(command))
+        self._patterns = {each for each in found if re.search(r"[*?\[]", each)}
+        self._patterns.update(each for one in call.globs for each in globs.choices(one))
+
+    def _followed(self) -> str:
+        """Follow each line; returns why one can't be followed, empty if each can."""
+        place = self._place
+        begin = paths.resolved(self._call.cwd, place) if self._call.cwd else place.real
+        if self._lines.told and not is_inside(begin, place):
+            return "it runs in another folder than the session's"
+        for line in self._lines.told:
+            try:
+                steps, written = follow(line, place, begin)
+            except Unclear as unclear:
+                return str(unclear)
+            self._steps += steps
+            for each in written:
+                found = (_in(folder, each.path, place) for folder in each.folders)
+                self._redirects += [Redirect(path, each.writes) for path in found]
+        return ""
+
+    def _words_of_steps(self) -> Iterator[Word]:
+        for step in self._steps:
+            for word, folder in product(files(step.command), step.folders):
+                yield replace(word, text=_in(folder, word.text, self._place))
 
     def _is_there(self, hidden: Word) -> bool:
         """Return True for a `.git` that exists, or whose folder is the session's or above it."""
@@ -126,9 +165,9 @@ class _Judged:
     def first(self, action: Action) -> Rule | None:
         """Return a rule of the list `action` that names the call or a part of it; else None."""
         call, rules = self._call, self._rules
-        if call.tool is Tool.MCP:
-            named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
-            return next(named, None)
+        named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
+        if (rule := next(named, None)) or call.tool is Tool.MCP:
+            return rule
         for rule in rules.of(action, Tool.MCP) if call.tool_title else ():
             if _may_be_named(rule, call.tool_title):
                 return rule
@@ -151,10 +190,18 @@ class _Judged:
     def unknown(self, action: Action) -> Rule | None:
         """Return a rule about paths if nobody can tell which paths the call names; else None."""
         of_paths = self._rules.about_paths(action)
-        return of_paths if of_paths and self._is_unclear() else None
+        if of_paths and self._is_unclear():
+            return of_paths
+        rules = filter(lambda rule: self._concerns(rule.tool), self._rules.of_paths(action))
+        names = [(rule, rule.pattern.rpartition("/")[2]) for rule in rules]
+        for pattern in {each.rpartition("/")[2] for each in self._patterns} if names else ():
+            for rule, name in names:
+                if "**" not in name and paths.may_be_named(pattern, name):
+                    return rule
+        return None
 
     def _is_unclear(self) -> bool:
-        if any(each.moved and not os.path.isabs(each.path) for each in self._lines.redirects):
+        if any(each.moved and not os.path.isabs(each.path) for each in self._redirects):
             return True
         for each in self._words:
             far = each.moved and not each.text.startswith(("/", "~"))
@@ -168,12 +215,10 @@ class _Judged:
         """Return the paths that a rule about this tool is compared with, as named and resolved."""
         if tool in self._named:
             return self._named[tool]
-        mine = tool in self._call.said or self._call.tool in (Tool.BASH, Tool.FETCH, None)
-        mine = mine or (tool is Tool.READ and Tool.SEARCH in self._call.said)
-        found = list(self._call.paths) if mine else []
+        found = list(self._call.paths) if self._concerns(tool) else []
         if tool is not Tool.SEARCH:
             wanted = tool is Tool.EDIT
-            found += [each.path for each in self._lines.redirects if each.writes or not wanted]
+            found += [each.path for each in self._redirects if each.writes or not wanted]
             for each in self._words:
                 found += [each.text, *((self._files_of(each) or ()) if each.is_glob else ())]
             found += [word for words in self._lines.raw for word in words]
@@ -182,6 +227,12 @@ class _Judged:
         readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
         self._named[tool] = list(dict.fromkeys(readings))
         return self._named[tool]
+
+    def _concerns(self, tool: Tool) -> bool:
+        """Return True if rules about this tool are compared with the paths that the call names."""
+        call = self._call
+        searches = tool is Tool.READ and Tool.SEARCH in call.said
+        return searches or tool in call.said or call.tool in (Tool.BASH, Tool.FETCH, None)
 
     def _readings(self, path: str) -> tuple[str, ...]:
         if path not in self._read:
@@ -198,20 +249,24 @@ class _Judged:
     def protected(self) -> str:
         """Return a path to which the call may write and no rule may allow that; empty: none."""
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
-        names = list(self._call.paths) if writing and not self._call.commands else []
+        writing = writing and not self._call.commands
+        names = list(self._call.paths) if writing else []
         names += [each.text for each in self._words if each.changes_below]
         for name in dict.fromkeys(names):
             if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
                 return name
-        names += [each.path for each in self._lines.redirects if each.writes]
+        names += [each.path for each in self._redirects if each.writes]
+        for name in dict.fromkeys(names):
+            if any(map(paths.is_in_a_repository, self._readings(name))):
+                return name
         names += [each.text for each in self._words]
         names += [self._call.cwd] if self._call.commands else []
         for name in filter(None, dict.fromkeys(names)):
-            for each in self._readings(name):
-                if _is_guarded(each, self._place.protected):
-                    return name
-        globs = [each.text for each in self._words if each.is_glob]
-        found = next((each for each in globs if self._may_be_protected(each)), "")
+            if any(_is_guarded(each, self._place.protected) for each in self._readings(name)):
+                return name
+        wild = [each.text for each in self._words if each.is_glob]
+        wild += self._call.globs if writing else ()
+        found = next((each for each in wild if self._may_be_protected(each)), "")
         return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
 
     def _may_lead_to(self, word: Word) -> bool:
@@ -247,7 +302,7 @@ class _Judged:
         mine = self._rules.of(Action.ALLOW, call.tool) if call.tool else ()
         match call.tool:
             case None:
-                return (), "it is not known what kind of tool this is"
+                return (), call.odd or "it is not known what kind of tool this is"
             case Tool.BASH if not call.commands:
                 return (), "the agent does not say which command it is"
             case Tool.BASH:
@@ -282,25 +337,90 @@ class _Judged:
 
     def _allowed_lines(self) -> tuple[tuple[Rule, ...], str]:
         used: list[Rule] = []
-        if not self._lines.each:
-            return (), "it does not say which command it runs"
-        for line in self._lines.each:
-            if not line.plain:
-                return (), "more is in it than plain commands, so no rule can allow it"
-            for part in line.parts:
-                rule = self._rules.allowing(part)
-                if rule is None:
-                    return (), f"no rule allows {' '.join(part.words)}"
-                used.append(rule)
-            for redirect in line.redirects:
-                if not redirect.writes:
-                    continue
-                unknown = redirect.moved and not os.path.isabs(redirect.path)
-                rule = None if unknown else self._allows_path(Tool.EDIT, redirect.path)
+        if self._unclear or not self._steps:
+            return (), self._unclear or "it does not say which command it runs"
+        for step in self._steps:
+            if _does_nothing(step.command):
+                continue
+            rule, why = self._allows(step)
+            if rule is None:
+                return (), why
+            used.append(rule)
+        for redirect in self._redirects:
+            if redirect.writes:
+                rule = self._allows_path(Tool.EDIT, redirect.path)
                 if rule is None:
                     return (), f"no Edit rule allows writing {redirect.path}"
                 used.append(rule)
         return tuple(dict.fromkeys(used)), ""
+
+    def _allows(self, step: Step) -> tuple[Rule | None, str]:
+        """Return a rule that allows a command with all its words; else None, and why."""
+        why = f"no rule allows {' '.join(step.command.words)}"
+        for command in filter(None, (step.command, step.short)):
+            for rule in self._rules.allowing(command.words):
+                named = named_by(rule)
+                if "*" not in command.words and named == command.words:
+                    return rule, ""
+                if not (odd := self._odd(rule, named, command, step.folders)):
+                    return rule, ""
+                why = f"no rule allows {command.words[0]} with {odd}"
+        return None, why
+
+    def _odd(
+        self, rule: Rule, named: tuple[str, ...], command: Command, folders: tuple[str, ...]
+    ) -> str:
+        """Return what a command has that a rule for its first words does not allow; or empty."""
+        name = command.words[0]
+        if wrappers.is_wrapper(command.words):
+            return "other words than those of a rule"
+        if "/" in name and not _is_absolute(name) and folders != (self._place.real,):
+            return "another folder"
+        if name == "git" and any(map(paths.is_bare_repository, folders)):
+            return "a folder that is a repository itself"
+
+        def resolved(path: str) -> list[str]:
+            return [paths.resolved(_in(each, path, self._place), self._place) for each in folders]
+
+        def outside(path: str) -> bool:
+            return not all(is_inside(each, self._place) for each in resolved(path))
+
+        for pattern in (each for each in named if "/*" in each or "*/" in each):
+            for at, word in enumerate(command.words):
+                if not glob(pattern).fullmatch(word) or "://" in word:
+                    continue
+                found = (
+                    self._files_of(Word(word, True, False, False))
+                    if at in command.expands
+                    else [word]
+                )
+                real = [each for path in found or () for each in resolved(path)]
+                below = os.path.join(self._place.real, pattern.removeprefix("./"))
+                if (
+                    found is None
+                    or ".." in word.split("/")
+                    or not all(map(glob(below).fullmatch, real))
+                ):
+                    return word
+        own = named.index("*") if "*" in named else len(named)
+        return harmless.objection(command, max(own, 1), outside)
+
+
+def _in(folder: str, path: str, place: Place) -> str:
+    """Return a path as it is named from the session's folder, if it is in another one."""
+    return path if folder == place.real or _is_absolute(path) else os.path.join(folder, path)
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith(("/", "~"))
+
+
+def _does_nothing(command: Command) -> bool:
+    """Return True for `true`, `false`, `:` and `exit 1`, which need no rule."""
+    words = command.words
+    return words in (("true",), ("false",), (":",)) or (
+        words[0] == "exit" and all(each.isdigit() for each in words[1:]) and len(words) <= 2
+    )
 
 
 @lru_cache(maxsize=256)
@@ -328,4 +448,4 @@ def _may_be_named(rule: Rule, title: str) -> bool:
 
 
 def _is_named(rule: Rule, call: Call) -> bool:
-    return bool(call.name) and glob(rule.pattern).fullmatch(call.name) is not None
+    return any(glob(rule.pattern).fullmatch(each) is not None for each in call.names)

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Final
 
-from acp_bridge.policy import programs, shell
+from acp_bridge.policy import harmless, programs, shell
 from acp_bridge.policy.definitions import Action, Call, Rule
 from acp_bridge.policy.ruleset import Ruleset
 from acp_bridge.policy.words import Word, files
@@ -36,6 +36,7 @@ class Lines:
         `moved`: it is not known what relative paths in the lines mean.
         """
         self._rules = rules
+        self.told = told
         self._texts = texts
         self._said: dict[tuple[Action, bool], Rule | None] = {}
         self.each = [shell.line(line, moved=moved) for line in told]
@@ -44,9 +45,7 @@ class Lines:
         #: the words of each line that is not understood.
         self.raw = [line.raw for line in self.each if line.raw]
         #: every file that the lines read or write by a redirection.
-        self.redirects = [
-            each for line in self.each for each in (*line.redirects, *line.inner_redirects)
-        ]
+        self.redirects = [each for line in self.each for each in line.redirects]
 
     @cached_property
     def words(self) -> tuple[Word, ...]:
@@ -82,7 +81,7 @@ class Lines:
     def _perhaps_running(self, action: Action) -> Iterator[Rule]:
         texts = [*self._texts, *(text for line in self.each for text in line.texts)]
         for each in self.commands:
-            runs = programs.may_run_any(each.words)
+            runs = programs.may_run_any(each.words) or bool(harmless.objection(each))
             names = not runs and programs.gives_a_name(each.words)
             if each.guessed or not (runs or names):
                 continue
@@ -93,6 +92,8 @@ class Lines:
                     yield rule
             if runs:
                 texts += [word for word in each.words[1:] if not _OF_TEXT.fullmatch(word)]
+                options = [word for word in each.words[1:] if re.match(r"-\w", word)]
+                texts += [word[at:] for word in options for at in range(2, min(len(word), 5))]
         for text in dict.fromkeys(texts):
             words = ("", *_OF_TEXT.findall(text)[:_MOST_OF_TEXT])
             yield from self._refused(action, words, 1)

@@ -25,6 +25,10 @@ _REMEMBERED: Final = 256
 _LINKS: Final = 40
 #: how many names in folders are looked at to know which files a word with a `*` stands for.
 _MOST_NAMES: Final = 2000
+#: the most characters of a name.
+_LONGEST_NAME: Final = 255
+#: what stands for one character of a name, or for some.
+_SIGNS: Final = re.compile(r"\[[^]]*\]|.", re.DOTALL)
 _PROCESS: Final = re.compile(r"/proc/(?:self|thread-self|\d+)(?:/task/\d+)?")
 #: what `os.path.normpath` takes out of an absolute path.
 _ODD: Final = re.compile(r"/(?:/|\.|$)")
@@ -92,6 +96,29 @@ def _followed(done: str, below: str) -> str:
     return done or "/"
 
 
+def is_bare_repository(folder: str) -> bool:
+    """Return True if git takes a folder, or one above it, for a repository without a `.git`.
+
+    Its settings are a file as others, and name programs that git runs.
+    """
+    while not os.path.lexists(f"{folder}/.git"):
+        if os.path.lexists(f"{folder}/HEAD"):
+            return True
+        if folder in ("", "/"):
+            return False
+        folder = folder.rpartition("/")[0]
+    return False
+
+
+def is_in_a_repository(path: str) -> bool:
+    """Return True if an absolute path, or a folder above it, has what a `.git` has."""
+    while path not in ("", "/"):
+        if all(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "objects", "refs")):
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
 def depends_on_process(path: str) -> bool:
     """Return True for a resolved path that leads each process elsewhere: `/proc/self/cwd/x`."""
     return path.startswith("/proc/") and _DEPENDS.match(path) is not None
@@ -127,11 +154,12 @@ def _begins(folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _absolute(path: str, place: Place) -> str:
-    path = _home(path, place.home)
+    path = at_home(path, place.home)
     return path if path.startswith("/") else f"{place.cwd.rstrip('/')}/{path}"
 
 
-def _home(path: str, home: str) -> str:
+def at_home(path: str, home: str) -> str:
+    """Return a path with the user's home in place of a `~` at its beginning."""
     if path == "~" or path.startswith("~/"):
         return home + path[1:]
     return path
@@ -179,6 +207,29 @@ def may_be_below(word: str, path: str, place: Place) -> bool:
     )
 
 
+def may_be_named(pattern: str, name: str) -> bool:
+    """Return True if a program's pattern of names may mean a name, or one of a rule's pattern.
+
+    A pattern that begins with a star, such as `*.py`, means no hidden names in particular.
+    """
+    if pattern.startswith("*") and name.startswith(".") and re.search(r"[*?\[]", name):
+        return False
+    mine, other = (_SIGNS.findall(each[-_LONGEST_NAME:].casefold()) for each in (pattern, name))
+    seen, waiting = {(0, 0)}, [(0, 0)]
+    while waiting:
+        at, to = waiting.pop()
+        one, two = "".join(mine[at : at + 1]), "".join(other[to : to + 1])
+        if not one and not two:
+            return True
+        steps = {(at + 1, to)} if one == "*" else set()
+        steps |= {(at, to + 1)} if two == "*" or (one == "*" and two) else set()
+        if one and two and (one == two or not {one[0], two[0]}.isdisjoint("*?[")):
+            steps.add((at + 1, to + 1))
+        waiting.extend(steps - seen)
+        seen |= steps
+    return False
+
+
 # --- patterns ------------------------------------------------------------------------------------
 
 
@@ -219,7 +270,7 @@ def matches(pattern: str, path: str, place: Place) -> bool:
 def _expression(pattern: str, place: Place) -> str:
     """Return the regular expression of a pattern; a relative one is below the session's folder."""
     if pattern.startswith("~"):
-        pattern = _home(pattern, place.home)
+        pattern = at_home(pattern, place.home)
     if pattern.startswith(("/", "**/")) or pattern == "**":
         return _of_names(_names(pattern, ""))
     folders = dict.fromkeys((place.cwd, place.real or os.path.realpath(place.cwd)))

@@ -11,31 +11,8 @@ from itertools import pairwise
 from typing import Final
 
 from acp_bridge.policy import wrappers
+from acp_bridge.policy.known_commands import KEEPING, READING
 
-#: programs that only read what their words name, or do nothing with it.
-_READING: Final = frozenset(
-    {"echo", "printf", "true", "false", ":", "test", "[", "cd", "chdir", "pushd", "popd", "pwd"}
-    | {"ls", "dir", "tree", "stat", "file", "du", "df", "cat", "tac", "nl", "head", "tail", "wc"}
-    | {"grep", "egrep", "fgrep", "zgrep", "rg", "cut", "tr", "rev", "fold", "fmt"}
-    | {"diff", "cmp", "comm", "md5sum", "sha1sum", "sha256sum", "sha512sum", "cksum", "b2sum"}
-    | {"basename", "dirname", "realpath", "readlink", "which", "whereis", "type", "man", "info"}
-    | {"help", "apropos", "whatis", "tldr", "date", "seq", "expr", "ps", "pgrep", "pkill", "kill"}
-    | {"killall", "id", "whoami", "groups", "uname", "hostname", "sleep", "wait", "return", "exit"}
-    | {"hexdump", "xxd", "od", "strings", "nproc", "uptime", "free", "lsof", "jq", "getent"}
-    | {"find", "fd", "fdfind"}  # what deletes or runs is looked for apart
-)
-#: programs that write, and run none of their words.
-_WRITING: Final = frozenset(
-    {"mkdir", "rmdir", "touch", "cp", "mv", "ln", "rm", "unlink", "install", "chmod", "chown"}
-    | {"chgrp", "truncate", "tee", "dd", "sort", "uniq", "split", "csplit", "paste", "join", "tar"}
-    | {"zip", "unzip", "gzip", "gunzip", "bzip2", "xz", "zstd", "rsync", "patch", "mktemp"}
-    | {"curl", "wget", "sponge", "shred", "base64", "column", "mkfifo", "export", "unset", "set"}
-    | {"local", "declare", "typeset", "readonly", "shift", "umask", "ulimit", "history"}
-    | {"git", "gh", "glab", "svn", "helm", "brew"}
-    | {"pip", "pip3", "pipx", "uv", "poetry", "pdm", "conda", "npm", "pnpm", "yarn"}
-    | {"rustup", "gem", "composer", "pytest", "ruff", "mypy", "black", "eslint", "prettier", "tsc"}
-    | {"systemctl", "journalctl", "aws", "gcloud", "az", "terraform"}
-)
 _CONTAINING: Final = (
     *("docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "crictl", "lxc", "vagrant"),
 )
@@ -64,7 +41,7 @@ _INTERPRETING: Final = frozenset(
 
 def only_reads(words: tuple[str, ...]) -> bool:
     """Return True for a command that changes nothing that its words name."""
-    return wrappers.base(words[0]) in _READING
+    return wrappers.base(words[0]) in READING
 
 
 def may_run_any(words: tuple[str, ...]) -> bool:
@@ -72,7 +49,7 @@ def may_run_any(words: tuple[str, ...]) -> bool:
     name = wrappers.base(words[0])
     if name in _SOMETIMES:
         return not _SOMETIMES[name].isdisjoint(words)
-    return not (name in _READING or name in _WRITING or wrappers.is_runner(name))
+    return not (name in READING or name in KEEPING or wrappers.is_runner(name))
 
 
 def interprets(words: tuple[str, ...]) -> bool:

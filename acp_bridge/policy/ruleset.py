@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from acp_bridge.policy import shell, wrappers
+from acp_bridge.policy import wrappers
 from acp_bridge.policy.definitions import PATHS, Action, Place, Rule, Tool
 from acp_bridge.policy.paths import Patterns
 
@@ -70,6 +70,11 @@ class Ruleset:
         """Return the tools of the rules in a list that have a pattern of paths."""
         return self._with_paths[action]
 
+    def of_paths(self, action: Action) -> Iterator[Rule]:
+        """Give the rules of a list that have a pattern of paths."""
+        for tool in self._with_paths[action]:
+            yield from (rule for rule in self.of(action, tool) if rule.pattern)
+
     def about_commands(self, action: Action) -> bool:
         """Return True if a list has rules that name commands."""
         return bool(self._any_word[action]) or any(of is action for of, _ in self._by_word)
@@ -90,13 +95,13 @@ class Ruleset:
 
     # --- commands ----------------------------------------------------------------------------
 
-    def allowing(self, command: shell.Command) -> Rule | None:
-        """Return a rule that allows a command; a wrapper needs one with exactly its words."""
-        bare = self.bare(Action.ALLOW, Tool.BASH)
-        if bare and not command.is_wrapper:
-            return bare
-        found = self._beginning(Action.ALLOW, command.words[:1])
-        return next((rule for rule in found if _allows(rule, command)), None)
+    def allowing(self, words: tuple[str, ...]) -> Iterator[Rule]:
+        """Give the rules whose pattern is that of a command with these words."""
+        if bare := self.bare(Action.ALLOW, Tool.BASH):
+            yield bare
+        for rule in self._beginning(Action.ALLOW, words[:1]):
+            if _is_like(_words(rule.pattern), words):
+                yield rule
 
     def refusing(
         self, action: Action, words: Sequence[str], at: int = 0, *, expands: bool = False
@@ -157,10 +162,9 @@ class Ruleset:
                 yield rule
 
 
-def _allows(rule: Rule, command: shell.Command) -> bool:
-    if command.is_wrapper:
-        return "*" not in command.words and _words(rule.pattern) == command.words
-    return _is_like(_words(rule.pattern), command.words)
+def named_by(rule: Rule) -> tuple[str, ...]:
+    """Return the words of the pattern of a rule about commands, its stars among them."""
+    return _words(rule.pattern) if rule.pattern else ()
 
 
 def _may_be(pattern: str, forms: Sequence[Sequence[str]]) -> bool:

@@ -1,7 +1,7 @@
 """Takes a command line apart with the grammar of bash. SANS-IO.
 
-- A line is *plain* if nothing is in it but commands with literal words, joined by operators, and
-  redirections. Only then can a rule allow it: what is not understood is not plain (invariant A1).
+- It finds what a rule may refuse, and is one of the two readings that must agree before a rule
+  allows a line (`policy.steps`, invariant A1).
 - Its commands are all that it would run, however deep they stand, and what a wrapper such as `sudo`
   or `sh -c` runs: so a refusal finds them. A text in quotes or in a heredoc is none.
 - Words are those that the program gets: quotes and backslashes are taken away.
@@ -20,7 +20,7 @@ from acp_bridge.policy import programs, wrappers
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-#: the most characters of a line that is taken apart; a longer one is not plain.
+#: the most characters of a line that is taken apart; no rule allows a longer one.
 LONGEST: Final = 16 * 1024
 #: the most characters of a line that is remembered.
 _SHORT: Final = 1000
@@ -32,27 +32,14 @@ _PARENTHESES: Final = 100
 _DEPTH: Final = 8
 #: how many commands of a line are unwrapped; if it has more, every word counts as one.
 _MOST: Final = 200
-#: the kinds of nodes of a plain line; any other stands for what can run or expand something.
-_PLAIN: Final = frozenset(
-    {"program", "list", "pipeline", "command", "command_name", "word", "string", "string_content"}
-    | {"raw_string", "number", "concatenation", "comment", "redirected_statement"}
-    | {"file_redirect", "file_descriptor"}
-)
-#: operators and other signs of a plain line.
-_SIGNS: Final = frozenset(
-    {"&&", "||", ";", "|", "|&", "&", "\n", '"', "'", ">", ">>", "<", ">&", "<&", "&>", "&>>", ">|"}
-)
 #: what `>&` and `<&` take for a descriptor, and not for a file.
 _DESCRIPTOR: Final = re.compile(r"[0-9]+-?|-")
-#: the one expansion in the name of a redirection's file that is understood.
-_AT_HOME: Final = re.compile(r"~(/[^*?\[]*)?")
 #: the commands behind which a relative path means another file.
 _MOVES: Final = (("cd",), ("pushd",), ("popd",), ("chdir",))
 _WRITES: Final = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
 _WORDS: Final = frozenset({"word", "string", "raw_string", "number", "concatenation"})
 #: a backslash at the end of a line, which joins it to the next; one behind a backslash does not.
 _JOIN: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
-_ODD: Final = re.compile(r"[\x01-\x08\x0b-\x1f\x7f\ud800-\udfff]|[^\x00-\x7f\S]")
 #: a word in which a shell sees nothing but its letters.
 _SIMPLE: Final = re.compile(r"[\w./:@%+,-]+", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -82,11 +69,6 @@ class Command:
     #: its first word is more likely an argument of the wrapper than a program.
     guessed: bool = False
 
-    @property
-    def is_wrapper(self) -> bool:
-        """True if the first words do not tell what runs."""
-        return 0 in self.expands or wrappers.is_wrapper(self.words, self.expands)
-
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
@@ -101,20 +83,19 @@ class Redirect:
 class Line:
     """A command line that was taken apart."""
 
-    plain: bool
     #: False if the grammar does not know it: there are no commands then.
     parsed: bool
-    #: the commands that must each be allowed: instead of a harmless wrapper, what it runs.
-    parts: tuple[Command, ...] = ()
     #: every command, nested and unwrapped.
     commands: tuple[Command, ...] = ()
+    #: every file that a redirection names, in scripts too.
     redirects: tuple[Redirect, ...] = ()
-    #: files that scripts in it read and write, for refusals.
-    inner_redirects: tuple[Redirect, ...] = ()
     #: all its words, if it isn't known which of them run.
     raw: tuple[str, ...] = ()
     #: texts that a program may run, in whichever language.
     texts: tuple[str, ...] = ()
+    #: what `policy.posix` must have read as well: each command and redirection as it is written.
+    said: tuple[tuple[str, ...], ...] = ()
+    redirected: tuple[tuple[str, ...], ...] = ()
 
 
 def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
@@ -125,7 +106,7 @@ def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
 def _line(text: str, depth: int, *, moved: bool) -> Line:
     """Take a command line apart as `line` does, remembering nothing."""
     if "\0" in text:  # a shell leaves it out
-        return replace(line(text.replace("\0", ""), depth, moved=moved), plain=False)
+        return replace(line(text.replace("\0", ""), depth, moved=moved), said=())
     joined = _JOIN.sub(r"\1", text)
     # In single quotes and in a comment a backslash joins nothing.
     unclear = joined != text and bool(re.search(r"['#]", text))
@@ -141,17 +122,15 @@ def _line(text: str, depth: int, *, moved: bool) -> Line:
         apart = _stands_apart(root, joined.encode(errors="replace"))
     except RecursionError:
         return _unparsed(text, joined)
-    plain = reader.plain and apart and not _ODD.search(text) and bool(reader.parts)
     reader.read_code()
     return Line(
-        plain,
         True,
-        tuple(reader.parts),
         tuple(reader.commands),
         tuple(reader.redirects),
-        tuple(reader.inner_redirects),
         (*(_unparsed(text, joined).raw if reader.unknown else ()), *reader.raw),
         tuple(dict.fromkeys(reader.foreign)),
+        tuple(reader.said) if apart else (),
+        tuple(reader.redirected),
     )
 
 
@@ -164,7 +143,7 @@ def _unparsed(text: str, joined: str) -> Line:
     parted, empty = _PARTED.sub(" ", joined), _EMPTY.sub("", joined)
     texts = dict.fromkeys((joined, text, parted, empty))
     raw = tuple(word for each in texts for word in (*_raw(each), ";"))
-    return Line(plain=False, parsed=False, raw=raw)
+    return Line(parsed=False, raw=raw)
 
 
 def _raw(text: str) -> tuple[str, ...]:
@@ -205,13 +184,12 @@ class _Reader:
     """Collects what one line runs, reads and writes from the nodes of its syntax tree."""
 
     def __init__(self, depth: int, *, moved: bool) -> None:
-        self.plain = True
-        self.parts: list[Command] = []
         self.commands: list[Command] = []
         self.redirects: list[Redirect] = []
-        self.inner_redirects: list[Redirect] = []
         #: a program's name is not known, so that any word may be it.
         self.unknown = False
+        self.said: list[tuple[str, ...]] = []
+        self.redirected: list[tuple[str, ...]] = []
         self._depth = depth
         self._moved = moved
         self._texts: list[str] = []
@@ -222,12 +200,15 @@ class _Reader:
 
     def read(self, node: Node) -> None:
         """Collect what a node and all below it run, read and write."""
-        known = _PLAIN if node.is_named else _SIGNS
-        self.plain = self.plain and node.type in known and not node.is_missing
         if node.type == "file_redirect":
             self._redirect(node)
         elif node.type == "command":
             self._command(node)
+        elif node.type == "test_command":
+            self.said.append(("[", (node.text or b"").decode(errors="replace")))
+        elif node.type == "for_statement":
+            named = [each for each in node.named_children if each.type != "do_group"]
+            self.said.append(("for", *(self._word(each)[0] for each in named)))
         elif node.type == "heredoc_redirect":
             self._expanded(node)
         elif node.type in ("heredoc_body", "herestring_redirect"):
@@ -278,8 +259,8 @@ class _Reader:
         read = line(text, self._depth + 1)
         found = self._here(read.commands[skipped:])
         self.commands.extend(found if files else (replace(each, guessed=True) for each in found))
-        for each in (*read.redirects, *read.inner_redirects) if files else ():
-            self.inner_redirects.append(replace(each, moved=each.moved or self._moved))
+        for each in read.redirects if files else ():
+            self.redirects.append(replace(each, moved=each.moved or self._moved))
         self.raw.extend(read.raw)
         self.foreign.extend(read.texts)
         self.unknown = self.unknown or (read.parsed and bool(read.raw))
@@ -288,17 +269,12 @@ class _Reader:
         sign = next((each.type for each in node.children if not each.is_named), "")
         for target in _targets(node)[:1]:
             text, expands = self._word(target)
+            home = f"./{text}" if text.startswith("~") and not expands else text
+            self.redirected.append((_number(node), sign, home))
             if sign in (">&", "<&") and _DESCRIPTOR.fullmatch(text):
                 continue
-            at_home = target.type == "word" and _AT_HOME.fullmatch(text)
-            if (expands and not at_home) or text.startswith("!"):  # zsh: `>!` is `>|`
-                self.plain = False
-            if text.startswith(("/dev/tcp/", "/dev/udp/")):  # bash opens a connection
-                self.plain = False
-            if not expands and text.startswith("~"):
-                text = f"./{text}"
             if text != "/dev/null":
-                self.redirects.append(Redirect(text, sign in _WRITES, self._moved))
+                self.redirects.append(Redirect(home, sign in _WRITES, self._moved))
 
     def _command(self, node: Node) -> None:
         found: list[tuple[str, bool]] = []
@@ -309,7 +285,6 @@ class _Reader:
                 names = child.named_children
                 unknown = any(map(_expands_into_words, names))
                 self.unknown |= unknown
-                self.plain = self.plain and not (child.text or b"").startswith((b"!", b"^"))
                 found.extend(self._word(each) for each in child.named_children)
             elif _is_redirect(child):
                 if parted is None and any(each.type.startswith("&>") for each in child.children):
@@ -318,35 +293,21 @@ class _Reader:
             elif child.type not in ("comment", "variable_assignment"):
                 found.append(self._word(child))
         words = tuple(text for text, _ in found)
+        assigned = (each for each in node.named_children if each.type == "variable_assignment")
+        texts = ((each.text or b"").decode(errors="replace") for each in assigned)
+        self.said.append((*texts, *words))
         if not words:
             return
         expands = frozenset(at for at, (_, expands) in enumerate(found) if expands)
         command = Command(words, expands, self._moved, unknown=unknown)
         if parted is not None and words[parted:]:  # in dash, `ls &> f rm` is `ls & > f rm`
-            self.plain = False
             self.commands.append(Command(words[parted:], moved=self._moved))
         before = len(self.commands)
         self.commands.append(command)
         self.commands.extend(_otherwise(node, command))
         self._unwrap_all(command)
-        self._part(command)
         if any(each.words[:1] in _MOVES for each in self.commands[before:]):
             self._moved = True
-
-    def _part(self, command: Command, depth: int = 0) -> None:
-        """Note a command that must be allowed, or what its harmless wrapper runs."""
-        inner = _behind_harmless(command) if depth < _DEPTH else None
-        if inner is not None:
-            self._part(inner, depth + 1)
-        elif (script := _plain_script(command)) is not None:
-            read = line(script, self._depth + 1)
-            self.plain = self.plain and read.plain
-            self.parts.extend(self._here(read.parts))
-            self.redirects.extend(
-                replace(each, moved=each.moved or self._moved) for each in read.redirects
-            )
-        else:
-            self.parts.append(command)
 
     def _unwrap_all(self, command: Command) -> None:
         """Note every command that a wrapper may run, for refusals."""
@@ -370,10 +331,7 @@ class _Reader:
             yield replace(each, moved=each.moved or self._moved)
 
     def _word(self, node: Node) -> tuple[str, bool]:
-        """Return a word as the program gets it, and True if the shell would expand it.
-
-        One with a brace, or that begins with `=`, makes the line not plain.
-        """
+        """Return a word as the program gets it, and True if the shell would expand it."""
         source = (node.text or b"").decode(errors="replace")
         if node.type == "word" and _SIMPLE.fullmatch(source):
             return source, False
@@ -394,13 +352,8 @@ class _Reader:
                     bare = _ESCAPED.sub("", text)
                     expands = expands or bool(re.search(r"[*?\[]", bare))
                     expands = expands or (not pieces and bare.startswith("~"))
-                    if not pieces and bare.startswith("="):
-                        self.plain = False
                     pieces.append(_ESCAPED.sub(r"\1", text))
-        word = "".join(pieces)
-        if node.type in ("word", "concatenation") and re.search(r"[{}]", source) and word != "{}":
-            self.plain = False
-        return word, expands
+        return "".join(pieces), expands
 
 
 def _of_ansi_c(text: str) -> str:
@@ -455,6 +408,12 @@ def _targets(redirect: Node) -> list[Node]:
     return found
 
 
+def _number(redirect: Node) -> str:
+    """Return the descriptor that a redirection names; empty: none."""
+    found = (each for each in redirect.named_children if each.type == "file_descriptor")
+    return next(((each.text or b"").decode() for each in found), "")
+
+
 def _redirects_behind(command: Node) -> Iterator[Node]:
     """Give the redirections that stand behind a command, wherever the grammar has put them."""
     node: Node | None = command
@@ -475,7 +434,7 @@ def _is_redirect(node: Node) -> bool:
 # --- wrappers --------------------------------------------------------------------------------
 
 
-def _behind_harmless(command: Command) -> Command | None:
+def behind_harmless(command: Command) -> Command | None:
     """Return the command behind `timeout`, `nice`, `nohup` or `time`, if all words of that wrapper
     are understood; None for any other command."""
     words = command.words
@@ -493,7 +452,7 @@ def _behind_harmless(command: Command) -> Command | None:
     return Command(words[skipped:], expands, command.moved)
 
 
-def _plain_script(command: Command) -> str | None:
+def plain_script(command: Command) -> str | None:
     """Return the script of `sh -c SCRIPT`, if nothing else is given; else None."""
     match command.words:
         case (shell, "-c" | "-lc", script) if shell in wrappers.SHELLS and 2 not in command.expands:

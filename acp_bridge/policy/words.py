@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from acp_bridge.policy import programs
 from acp_bridge.policy.shell import Command
+from acp_bridge.policy.wrappers import base
 
 _LETTERS: Final = re.compile(r"-[^-][A-Za-z0-9]*")
+#: options of programs that search, behind which a pattern of names stands.
+_GLOBS: Final = frozenset({"-g", "--glob", "--iglob", "--include"})
+#: what parts `HEAD:path`, `:(icase)path` and `-L1,2:path`.
+_OF_GIT: Final = re.compile(r":(?:\([^)]*\)|[!^/]*)")
 #: the most characters that a name on a disk can have.
 _LONGEST_NAME: Final = 255
 
@@ -38,6 +44,7 @@ class Word:
 def files(command: Command) -> Iterator[Word]:
     """Give the words of a command that may name files."""
     copies = programs.copies(command.words)
+    of_git = base(command.words[0]) == "git"
     changes = not (copies or command.guessed or programs.only_reads(command.words))
     for at, word in enumerate(command.words[1:], 1):
         expands = at in command.expands
@@ -45,9 +52,25 @@ def files(command: Command) -> Iterator[Word]:
             # Behind a `cd`, letters of an option (`ls -la`) are not taken for a file's name.
             moved = command.moved and (sure or not text.isalnum())
             yield Word(text, expands, moved, changes and sure)
+        for text in _OF_GIT.split(word)[1:] if of_git else ():
+            yield Word(text, expands, command.moved, changes_below=False)
     for text in programs.written_by_copying(command.words) if copies else ():
         expands, hidden = bool(re.search(r"[*?\[]", text)), text.endswith("/.git")
         yield Word(text, expands, command.moved, changes_below=True, hidden=hidden)
+
+
+def patterns(command: Command) -> Iterator[str]:
+    """Give each word that a program itself takes for a pattern of names, quoted or not."""
+    for before, word in pairwise(command.words):
+        option, joined, value = word.partition("=")
+        if base(command.words[0]) == "git":
+            yield from _OF_GIT.split(word)
+        elif before in _GLOBS:
+            yield word
+        elif option in _GLOBS and joined:
+            yield value
+        elif word.startswith("-g"):
+            yield word[2:]
 
 
 def _parts(word: str) -> Iterator[tuple[str, bool]]:

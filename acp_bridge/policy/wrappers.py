@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final
-
-from acp_bridge.policy.own_ways import git_does_more, sed_does_more
 
 NUMBER: Final = re.compile(r"-?(\d+(\.\d*)?|\.\d+)[a-zA-Z]?|0x[\da-fA-F]+|\d+([,-]\d+)+|inf")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
@@ -57,34 +54,8 @@ _CODE: Final = frozenset(
     | {"enable", "bind", "complete", "compgen", "mapfile", "readarray", "pwsh", "fc"}
     | {"read", "getopts", "let"}  # those set variables, such as PATH
 )
-#: program -> the options with which it runs code or another program, or changes something.
-_INTERPRETERS: Final = {
-    "python": ("-c",),
-    "perl": ("-e", "-E"),
-    "ruby": ("-e",),
-    "node": ("-e", "-p", "--eval", "--print"),
-    "nodejs": ("-e", "-p", "--eval", "--print"),
-    "bun": ("-e", "-p", "--eval", "--print"),
-    "deno": ("eval",),
-    "php": ("-r", "-B", "-R", "-E"),
-    "lua": ("-e",),
-    "osascript": ("-e",),
-    "find": (
-        "-exec",
-        "-execdir",
-        "-ok",
-        "-okdir",
-        "-delete",
-        "-fprint",
-        "-fprint0",
-        "-fprintf",
-        "-fls",
-    ),
-    "git": (
-        *("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec"),
-        *("--extcmd", "--open-files-in-pager", "--template", "--output"),
-    ),
-    **dict.fromkeys(("npm", "pnpm", "yarn"), ("--script-shell", "--node-options")),
+#: program -> its options of which the value is a command.
+_TAKE_A_LINE: Final = {
     "tar": (
         "-I",
         "-F",
@@ -95,17 +66,12 @@ _INTERPRETERS: Final = {
         "--new-volume-script",
         "--rsh-command",
     ),
-    "fd": ("-x", "-X", "--exec", "--exec-batch"),
-    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
     "rg": ("--pre", "--hostname-bin"),
     "split": ("--filter",),
     "zip": ("-TT", "--unzip-command"),
     "install": ("--strip-program",),
     "man": ("-P", "--pager", "-H", "--html"),
-    "wget": ("--use-askpass",),
-    "printf": ("-v",),  # it sets a variable, such as PATH
-    "jobs": ("-x",),
-    "sort": ("--compress-program", "-o", "--output"),
+    "sort": ("--compress-program",),
     "rsync": ("-e", "--rsh", "--rsync-path"),
 }
 _EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
@@ -152,8 +118,6 @@ _TEXTS: Final = frozenset(
     | {"alias", "mapfile", "readarray", "complete", "bind", "expect", "entr", "xvfb-run", "fish"}
     | {"csh", "tcsh", "pwsh"}
 )
-#: programs with options of which the value is a command.
-_TAKE_A_LINE: Final = frozenset({"tar", "sort", "rsync", "rg", "split", "zip", "install", "man"})
 #: programs of which it is only guessed that one of their words is a script.
 GUESSED: Final = frozenset({"git", *_TAKE_A_LINE, *_SUBSCRIPTS})
 #: options of shells of which the value is no script's name.
@@ -177,30 +141,14 @@ def base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-@lru_cache(maxsize=256)
-def is_wrapper(words: tuple[str, ...], expands: frozenset[int]) -> bool:
-    """Return True if the first words of a command do not tell what runs.
-
-    `expands`: the places of words that the shell replaces by others, perhaps by options.
-    """
-    name = base(words[0]) if words else ""
+def is_wrapper(words: tuple[str, ...]) -> bool:
+    """Return True if the first words of a command do not tell what runs."""
+    name = base(words[0])
     if _only_says(words):
         return False
     if not name or name in _RUNNERS or name in _CODE or name in SHELLS:
         return True
-    if name in _SUBSCRIPTS and any("$(" in word or "`" in word for word in words):
-        return True
-    if (name == "git" and git_does_more(words[1:])) or (name == "sed" and sed_does_more(words[1:])):
-        return True
-    found = _INTERPRETERS.get(re.sub(r"[\d.]+$", "", name), ())
-    given = list(words[1:])
-    if name == "tar" and given:
-        given[0] = f"-{given[0].removeprefix('-')}"  # `tar xfI` has the letters without a sign
-    if name == "git":  # it takes no short options together: in `-Sabc` there is no `-c`
-        given = [word for word in given if not re.match(r"-[^c-]", word)]
-    if found and any(words[at][0] in "*?[-" for at in expands):
-        return True
-    return any(_is_option(word, option) for word in given for option in found)
+    return name in _SUBSCRIPTS and any("$(" in word or "`" in word for word in words)
 
 
 def is_runner(name: str) -> bool:
@@ -298,7 +246,7 @@ def scripts_of(words: tuple[str, ...]) -> Iterator[str]:
         yield from (word for word in words if "$(" in word or "`" in word)
     if name in _TAKE_A_LINE:
         for at, word in enumerate(words):
-            if any(_is_option(word, option) for option in _INTERPRETERS[name]):
+            if any(_is_option(word, option) for option in _TAKE_A_LINE[name]):
                 yield word.partition("=")[2].removeprefix("exec=")
                 yield from words[at + 1 : at + 2]
     if name == "git":

@@ -18,9 +18,15 @@ import os
 import re
 from collections.abc import Iterator
 
+from acp_bridge.policy.known_commands import (
+    ANY_NAME,
+    KNOWN_COMMANDS,
+    OPERANDS,
+    is_operand,
+    is_option,
+)
 from agent.tools import Grant, ToolContext, ToolError
 from agent.tools.cards import visible
-from agent.tools.known_commands import ANY_NAME, KNOWN_COMMANDS, NUMBER, OPERANDS
 from agent.tools.paths import follow
 from agent.tools.trusted_files import KEYS_FILES
 
@@ -31,9 +37,6 @@ _PIECE = re.compile(rf"({_BARE})|'([^'\x00-\x1f\x7f]*)'|\"([^\"$`\\\x00-\x1f\x7f
 _BREAKS = re.compile(r"[ \t\r\n;&|<>()]+")
 _BLANKS = re.compile(r"[ \t]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
-_OPTION = re.compile(r"--?[A-Za-z].*")
-_SHORT_OPTIONS = re.compile(r"-([A-Za-z]+)[0-9]*")
-_NUMBER = re.compile(r"-[0-9]+")
 #: characters that may join a path to other text in one word
 _JOINTS = re.compile(r"[=:,@]")
 #: folders in which a program's name can be trusted
@@ -113,27 +116,14 @@ def _is_covered(words: list[str], count: int, context: ToolContext) -> bool:
     options = _listed(words[:count])
     rest = words[count:]
     return (
-        all(_is_option(word, options) or _is_operand(word, options) for word in rest)
+        all(is_option(word, options) or _is_operand(word, options) for word in rest)
         and all(_stays_inside(path, context) for word in rest for path in _paths(word))
         and not _is_repository_itself(context)
     )
 
 
-def _is_option(word: str, options: frozenset[str]) -> bool:
-    if word in options:
-        return word not in (OPERANDS, NUMBER)
-    name, joined, value = word.partition("=")
-    if joined and _OPTION.fullmatch(name) and name in options:
-        return not value.startswith("@")
-    if NUMBER in options and _NUMBER.fullmatch(word):
-        return True
-    short = _SHORT_OPTIONS.fullmatch(word)
-    return short is not None and all(f"-{letter}" in options for letter in short[1])
-
-
 def _is_operand(word: str, options: frozenset[str]) -> bool:
-    """Returns True if the program takes the word as an operand, not as an option or a list."""
-    return OPERANDS in options and not word.startswith(("-", "+", "@"))
+    return OPERANDS in options and is_operand(word)
 
 
 def _paths(word: str) -> Iterator[str]:

@@ -34,7 +34,7 @@ ALLOWED = [
     "cat a 'b c' \"d\"",
     "npm test && git status",
     "ls | cat",
-    "ls; ls\nls & cat",
+    "ls; ls\nls && cat",
     "ls -la # and no more",
     "git status 2>&1",
     "cat x > /dev/null 2>&1",
@@ -65,6 +65,7 @@ ASKED = [
     "git status; rm x",
     "git status\nrm x",
     "git status & rm x",
+    "ls & cat",
     "git status | rm x",
     "git status |& rm x",
     "git status || rm x",
@@ -384,12 +385,13 @@ def test_a_value_right_behind_an_options_letter_may_be_what_guards_the_user(comm
     ],
 )
 def test_a_refusal_of_a_path_is_found_right_behind_what_an_option_begins_with(
-    command: str,
+    command: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "src").mkdir()
     text = 'deny = ["Read(**/.env*)", "Edit(secret/**)"]\nallow = ["Bash"]'
     assert of_command(text, command) == "deny"
-    assert of_command(text, "cd src && ls -la") == "allow"
-    assert of_command(text, "cd src && sort -o../x a") == "ask"
+    assert of_command(text, "cd src && ls -la", place(tmp_path)) == "allow"
+    assert of_command(text, "cd src && sort -o../secret/x a", place(tmp_path)) == "deny"
 
 
 @pytest.mark.parametrize(
@@ -464,22 +466,6 @@ def test_a_file_that_may_not_be_read_is_found_in_a_command(command: str) -> None
 @pytest.mark.parametrize("command", ["echo a > conf/x", "sed -i s/a/b/ conf/x", "cp x conf"])
 def test_a_file_whose_change_is_asked_about_is_found_in_a_command(command: str) -> None:
     assert of_command(SECRETS, command) == "ask"
-
-
-@pytest.mark.parametrize(
-    ("command", "decision"),
-    [
-        ("cd x && cat y", "ask"),
-        ("cd x && cat", "allow"),
-        ("cat y && cd x", "allow"),
-        ("cd x && cat /y", "allow"),
-        ("cd x && echo a > y", "ask"),
-    ],
-)
-def test_behind_a_cd_it_is_not_known_which_file_a_relative_path_is(
-    command: str, decision: str
-) -> None:
-    assert of_command(SECRETS, command) == decision
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_bridge.policy.known_commands import KNOWN_COMMANDS, NUMBER, OPERANDS
 from agent.conversation.decisions import Key
 from agent.tools import ToolContext, ToolError
 from agent.tools.command_grants import first_words, grant
-from agent.tools.known_commands import KNOWN_COMMANDS, NUMBER, OPERANDS
 from agent.tools.shell import Shell, ShellArgs
 from agent.turn.permissions import Permissions, Rejected
 from tests.agent.support import MemoryClient
