@@ -42,6 +42,10 @@ _TELLS: Final = re.compile(
     r"|missing|cannot|can't|could not|failed|usage error|[\w.]*(?:Error|Exception))\b",
     re.IGNORECASE,
 )
+#: how the answer to a prompt begins that had an agent, and none that took its session.
+NOT_READY: Final = "the agent could not be made ready"
+#: what a process was asked that has ended before it had a session.
+OPENS: Final = "the request for a session"
 #: how a StartFailed begins that is a whole sentence.
 _THE_AGENT: Final = "the agent "
 #: programs that fetch an agent before they start it.
@@ -162,6 +166,10 @@ class Attempt:
             self._written(),
             self._advice() or advice,
         )
+
+    def beside(self, what: str) -> Trouble:
+        """Return a failure that has its own words, `what`, with what the agent wrote."""
+        return Trouble(what, self._written())
 
     @property
     def _who_wrote(self) -> str:

@@ -60,7 +60,7 @@ def test_odd_capabilities_are_none(capabilities: object) -> None:
 def test_an_agent_that_wants_a_login_first_is_a_warning() -> None:
     found = started(Trial(error=RpcError(-32000, "log in")))
     assert levels(found) == ["warning"]
-    assert "wants a login before anything else: log in" in texts(found)
+    assert "wants a login before it opens a session: log in" in texts(found)
 
 
 def test_what_was_no_message_is_told_without_secrets() -> None:
