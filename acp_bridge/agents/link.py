@@ -160,9 +160,9 @@ class Link:
     _translated: Translated | None = None
     #: is told of the agent's lines, for a trace.
     _heard: Heard | None = None
-    #: why it ended without the session that it was asked for; None if it did not.
+    #: why it ended before it answered the request for its session; None if it did not.
     why_ended: RpcError | None = None
-    _asked_for_session = _has_session = False
+    _asked_for_session = _has_session = _was_cut_off = False
 
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
@@ -323,8 +323,8 @@ class Link:
                 self._closed.set()
 
     async def _explain_end(self, process: AgentProcess) -> None:
-        """Find out why the process ended, if it has no session and was asked for one."""
-        if self._exit and self._asked_for_session and not self._has_session:
+        """Find out why the process ended, if it has not answered a request for a session."""
+        if self._exit and self._asked_for_session:
             with anyio.move_on_after(waits.LAST_STDERR):
                 await process.wait_stderr()
             self.why_ended = await self.why_not(errors.AgentEnded("", killed=False), OPENS)
@@ -364,6 +364,7 @@ class Link:
         await self._cut_off.wait()
         await anyio.sleep(waits.CUT_OFF_GRACE)
         event("agent.cut_off", agent=self.name)
+        self._was_cut_off = True
         self._doomed.set()
 
     async def kill(self) -> bool:
@@ -389,9 +390,9 @@ class Link:
         attempt, refusal = self._attempt, None
         match failure:
             case StartFailed():
-                explain = partial(attempt.not_started, failure)
+                explain = partial(attempt.not_started, failure, spoke=self.started)
             case errors.AgentEnded():
-                explain = partial(attempt.ended, self._exit, method)
+                explain = partial(attempt.ended, self._exit, method, cut_off=self._was_cut_off)
             case RpcError():
                 explain, refusal = partial(attempt.refused, failure, method), failure
             case _:
@@ -450,7 +451,10 @@ class Link:
     async def ask_for_session(self, origin: object | None, method: str, params: Any) -> Any:
         """Return the agent's result for a request that opens a session; raises RpcError."""
         self._asked_for_session = True
-        return await self.ask_for(origin, method, params)
+        try:
+            return await self.ask_for(origin, method, params)
+        finally:
+            self._asked_for_session = False
 
     def note_session(self) -> None:
         """Note that the process has come to a session: what it wrote until then is forgotten."""

@@ -24,7 +24,7 @@ from acp_bridge.protocol import (
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: characters of an agent's `data.details` that are told.
+#: characters of the data of an agent's error that are told.
 _DETAILS: Final = 1000
 
 
@@ -209,9 +209,8 @@ def new_id(result: Json, besides: str | None = None) -> str:
 
 
 def in_words(refusal: RpcError) -> str:
-    """Return an agent's error as a person reads it: the message, with `data.details` if given."""
-    data = refusal.data
-    details = data.get("details") if isinstance(data, dict) else data
-    if not isinstance(details, str) or not details or details in refusal.message:
+    """Return an agent's error as a person reads it: the message, and what its data say."""
+    details = errors.details(refusal.data)
+    if details in refusal.message:
         return refusal.message
     return f"{refusal.message}: {details[:_DETAILS]}"

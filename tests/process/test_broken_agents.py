@@ -45,7 +45,7 @@ async def test_an_editor_is_told_what_happened_the_last_lines_and_what_to_do(
                 asked = client.send_request("initialize", {"protocolVersion": 1})
             error: Any = (await client.answer_to(asked, within=30))["error"]
     assert error["data"]["details"].split("\n") == told
-    assert error["message"] in (told[0], "Internal error", "no config")
+    assert error["message"] in told[0]
 
 
 @pytest.mark.slow

@@ -69,8 +69,7 @@ def _session(trial: Trial) -> list[Finding]:
             text = "\n  ".join([trouble.what, *trouble.lines])
             return [error(text, trouble.advice, code=trial.error.code)]
         case RpcError(code=ErrorCode.AUTH_REQUIRED, message=why):
-            told = f"it wants a login before it opens a session: {cut(why)}"
-            return [warning(told, "log in at it")]
+            return [warning(f"the agent wants a login: {cut(why)}", "use its own command for that")]
         case other:
             return [error(cut(errors.whole(other.message, other.data)))]
 
@@ -137,7 +136,7 @@ def _noise(trial: Trial) -> list[Finding]:
         return []
     return [
         warning(
-            f"it writes what is no JSON on its stdout: {cut(trial.noise)}",
+            f"it writes what is not ACP to its stdout: {cut(trial.noise)}",
             "acp-bridge drops such lines; other clients may not. Its log belongs on stderr",
         )
     ]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from secrets import token_hex
 from typing import Final
 
-from acp_bridge.agents.link import Link
 from acp_bridge.agents import spending
+from acp_bridge.agents.link import Link
 from acp_bridge.agents.usage_figures import is_amount
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.journal.records import now
@@ -87,8 +87,8 @@ class Account:
         if not link.command.ours or isinstance(answer, Err):
             return answer
         result = as_object(answer.result)
-        told = as_object(own_meta(result).get(TOKENS))
-        self._tokens = {kind: told[kind] for kind in spending.TOKENS if is_amount(told.get(kind))}
+        used = as_object(own_meta(result).get(TOKENS))
+        self._tokens = {kind: used[kind] for kind in spending.TOKENS if is_amount(used.get(kind))}
         if self._tokens:
             self._keep(link)
         return Ok(without_own_meta(result)) if "_meta" in result else answer
@@ -102,7 +102,7 @@ class Account:
             "model": self._in_force(),
         }
         kept = {name: value[:_LONGEST] for name, value in named.items() if isinstance(value, str)}
-        whole = {**kept, "at": self._began, "costs": self._costs}
+        whole: Json = {**kept, "at": self._began, "costs": self._costs}
         if self._tokens:
             whole[TOKENS] = self._tokens
         try:

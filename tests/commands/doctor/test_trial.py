@@ -84,14 +84,14 @@ def session_new(id, params):
 """
     found = await tried(tmp_path, code)
     assert levels(found)[-1] == "warning"
-    assert "it wants a login before it opens a session: log in first" in found[-1].text
+    assert "the agent wants a login: log in first" in found[-1].text
 
 
 async def test_lines_that_are_no_messages_are_noted_and_the_answer_still_counts(
     tmp_path: Path,
 ) -> None:
     found = await tried(tmp_path, "os.write(1, b'Loading...\\nready\\n')")
-    assert "no JSON on its stdout: Loading..." in texts(found)
+    assert "not ACP to its stdout: Loading..." in texts(found)
     assert "answered `initialize`" in texts(found)
 
 
@@ -104,7 +104,7 @@ async def test_an_agent_whose_child_keeps_its_stdout_has_ended_all_the_same(
 
 async def test_an_agent_that_closes_its_stdout_and_lives_on_is_ended(tmp_path: Path) -> None:
     found = texts(await tried(tmp_path, "os.close(1); time.sleep(600)"))
-    assert "ended before it answered initialize (signal SIGKILL)" in found
+    assert "closed its stdin or stdout before it answered initialize" in found
 
 
 async def test_an_agent_that_asks_first_is_refused_and_may_go_on(tmp_path: Path) -> None:
