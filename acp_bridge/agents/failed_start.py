@@ -94,11 +94,15 @@ class Attempt:
         name: str,
         folder: str | None = None,
         keys_in: Path | None = None,
+        *,
+        ours: bool = False,
     ) -> None:
         """`words`: the command. `name`: of the agent. `folder`: where it starts; None: here.
 
-        `keys_in`: the data folder, whose keys are masked; None: there is none.
+        `keys_in`: the data folder, whose keys are masked; None: there is none. `ours`: the agent is
+        of this project: its errors say what to do, and its log is not for people.
         """
+        self._ours = ours
         self._keys_in = keys_in
         self.words = tuple(words)
         self.name = os.path.basename(name) or name
@@ -169,12 +173,16 @@ class Attempt:
         return Trouble(
             f"{self._who_wrote} ended before it answered {method}{how}",
             self._written(),
-            self._advice() or self._after(exit_),
+            self._advice() or self._after(exit_, method),
         )
 
-    def _after(self, exit_: Exit | None) -> str:
-        """Return what to do about an agent of which no more is known than how it ended."""
-        if self.noise:
+    def _after(self, exit_: Exit | None, method: str) -> str:
+        """Return what to do about an agent of which no more is known than how it ended.
+
+        One that is content with what it was asked, and has not a word for it, speaks no ACP.
+        """
+        content = method == INITIALIZE and exit_ is not None and exit_.code == 0
+        if self.noise or (content and not self._first):
             return self._speaks
         return _MISSING if exit_ and exit_.code == _NO_PROGRAM[1] else _TERMINAL
 
@@ -199,12 +207,10 @@ class Attempt:
         if details and details != refusal.message:
             said += f": {cut(mask(details))}"
         advice = _TOO_OLD if method == INITIALIZE else _TERMINAL
-        return Trouble(
-            f"{self.name} answered {method} with an error: {said}",
-            self._written(),
-            self._advice() or advice,
-            message,
-        )
+        what = f"{self.name} answered {method} with an error: {said}"
+        if self._ours:
+            return Trouble(what, said=message)
+        return Trouble(what, self._written(), self._advice() or advice, message)
 
     def beside(self, what: str) -> Trouble:
         """Return a failure that has its own words, `what`, with what the agent wrote."""

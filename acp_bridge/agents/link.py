@@ -129,7 +129,8 @@ class AgentCommand:
 
     def attempt(self) -> Attempt:
         """Return what takes note of one start."""
-        return Attempt(self.words, self.name or self.words[0], self.folder, self.keys_in)
+        name = self.name or self.words[0]
+        return Attempt(self.words, name, self.folder, self.keys_in, ours=self.ours)
 
     async def start(
         self,

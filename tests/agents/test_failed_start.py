@@ -3,7 +3,8 @@
 import pytest
 
 from acp_bridge import errors
-from acp_bridge.agents.failed_start import telling
+from acp_bridge.agents.failed_start import Attempt, telling
+from acp_bridge.wire.jsonrpc import RpcError
 
 
 def told(*lines: str) -> list[str]:
@@ -65,3 +66,13 @@ def test_data_that_are_too_deep_say_nothing() -> None:
     for _ in range(100_000):
         deep = [deep]
     assert errors.details(deep) == ""
+
+
+def test_the_log_of_an_agent_of_ours_is_not_told_beside_its_error() -> None:
+    refusal = RpcError.received(-32603, "Internal error", {"details": "the disk is full"})
+    for ours in (False, True):
+        attempt = Attempt(("agent",), "agent", ours=ours)
+        attempt.note_stderr("OSError: [Errno 28]")
+        trouble = attempt.refused(refusal)
+        assert trouble.what.endswith("with an error: Internal error: the disk is full")
+        assert ("OSError" in trouble.details) is not ours

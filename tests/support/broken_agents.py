@@ -191,7 +191,8 @@ _ROWS: Final[dict[str, tuple[object, tuple[str, ...]]]] = {
         _sh("echo 'fatal: no model: see --help' >&2", "exit 3"),
         (f"{_ENDED} (exit code 3)", _STDERR, "  fatal: no model: see --help", _TERMINAL),
     ),
-    "it ends without a word": (_sh("exit 0"), (f"{_ENDED} (exit code 0)", _TERMINAL)),
+    "it ends without a word": (_sh("exit 0"), (f"{_ENDED} (exit code 0)", _SPEAKS)),
+    "it ends without a word, and badly": (_sh("exit 9"), (f"{_ENDED} (exit code 9)", _TERMINAL)),
     "a signal ends it": (_sh("kill -SEGV $$"), (f"{_ENDED} (signal SIGSEGV)", _TERMINAL)),
     "a usage of 200 lines behind its error": (
         _sh("echo 'error: unknown option --acp' >&2", *_USAGE, "exit 2"),

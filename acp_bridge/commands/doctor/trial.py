@@ -71,6 +71,7 @@ async def try_agent(settings: Settings) -> Trial:
         folder=settings.folder,
         name=settings.agent_name,
         keys_in=settings.home,
+        ours=settings.ours,
     )
     async with anyio.create_task_group() as tasks:
         pool = Pool(_Source(tasks, command), lambda: None, settings.start_timeout)
