@@ -23,7 +23,7 @@ from acp_bridge.protocol import (
     ErrorCode,
     as_object,
 )
-from acp_bridge.wire.jsonrpc import Malformed, RpcError
+from acp_bridge.wire.jsonrpc import Malformed, RpcError, dumps
 
 log = logging.getLogger("acp_bridge")
 _ORIGIN: Final = re.compile(r"https://([a-z0-9._-]{1,255}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?")
@@ -105,6 +105,29 @@ def whole(message: str, data: object) -> str:
         return message
     has_it = re.search(rf"(?<!\w){re.escape(message)}(?!\w)", details)
     return details if has_it else f"{message}: {details}"
+
+
+def details(data: object) -> str:
+    """Return what the `data` of an agent's error say, for people; "" if they say nothing.
+
+    That is a text, the text `details` or `message` of an object, or else all of it as JSON if a
+    text stands in it: numbers alone are for programs.
+    """
+    if isinstance(data, dict):
+        texts = (data.get(name) for name in ("details", "message"))
+        data = next((each for each in texts if isinstance(each, str) and each), data)
+    if isinstance(data, str):
+        return data
+    try:
+        return dumps(data).decode() if _has_text(data) else ""
+    except (ValueError, RecursionError):  # it is deeper than JSON can be written
+        return ""
+
+
+def _has_text(data: object) -> bool:
+    if isinstance(data, dict | list):
+        return any(map(_has_text, data.values() if isinstance(data, dict) else data))
+    return isinstance(data, str) and bool(data.strip())
 
 
 def unknown_session() -> RpcError:

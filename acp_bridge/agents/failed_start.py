@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from acp_bridge import errors
 from acp_bridge.agents.process import Exit, StartFailed
-from acp_bridge.agents.stderr import cut
+from acp_bridge.agents.stderr import as_shown, cut
 from acp_bridge.protocol import INITIALIZE, ErrorCode
 from acp_bridge.wire.jsonrpc import UNSET, RpcError, loads
 
@@ -38,10 +38,18 @@ _LAST: Final = 3
 _NO_PROGRAM: Final = (126, 127)
 #: how a line begins that says what went wrong.
 _TELLS: Final = re.compile(
-    r"\W*(?:[\w.-]+[:\s]\s*)?(?:error|fatal|panic|err!|unknown|unrecogni[sz]ed|unexpected|invalid"
-    r"|missing|cannot|can't|could not|failed|usage error|[\w.]*(?:Error|Exception))\b",
+    r"(?!\s*-)\W*(?:[\w.-]+[:\s]\s*)?(?:error|fatal|panic|err!|unknown|unrecogni[sz]ed|unexpected|invalid"
+    r"|missing|cannot|can't|could not|failed|usage error|[\w.]*(?:Error|Exception))\b"
+    r"|.{0,60}?\b(?-i:ERROR|FATAL|CRITICAL)\b"  # a log's
+    r'|.{0,200}?"(?:level|severity)"\s*:\s*(?:"(?:error|fatal|critical)"|[56]0\b)',
     re.IGNORECASE,
 )
+#: how the answer to a prompt begins that had an agent, and none that took its session.
+NOT_READY: Final = "the agent could not be made ready"
+#: what a process was asked that has ended before it had a session.
+OPENS: Final = "the request for a session"
+#: members of which a message of JSON-RPC has one.
+_MESSAGE: Final = frozenset({"jsonrpc", "id", "method"})
 #: how a StartFailed begins that is a whole sentence.
 _THE_AGENT: Final = "the agent "
 #: programs that fetch an agent before they start it.
@@ -51,6 +59,13 @@ FETCH: Final = 600
 FETCHES: Final = 10_000
 _TERMINAL: Final = "run the same command in a terminal, and read what it says"
 _SPEAKS: Final = "does it speak ACP? Many agents need an argument for that, such as acp or --acp"
+_TOO_OLD: Final = "update the agent: it may be too old"
+#: the end of the arguments with which agents speak ACP.
+_ARGUMENT: Final = "acp"
+_MISSING: Final = (
+    "install the program that it did not find; if a terminal finds that one, --login-shell-path on"
+    " takes its PATH"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,8 @@ class Trouble:
     #: what the agent has written, under headings.
     lines: tuple[str, ...] = ()
     advice: str = ""
+    #: the message of the agent's own error; "" if it answered none.
+    said: str = ""
 
     @property
     def details(self) -> str:
@@ -77,11 +94,15 @@ class Attempt:
         name: str,
         folder: str | None = None,
         keys_in: Path | None = None,
+        *,
+        ours: bool = False,
     ) -> None:
         """`words`: the command. `name`: of the agent. `folder`: where it starts; None: here.
 
-        `keys_in`: the data folder, whose keys are masked; None: there is none.
+        `keys_in`: the data folder, whose keys are masked; None: there is none. `ours`: the agent is
+        of this project: its errors say what to do, and its log is not for people.
         """
+        self._ours = ours
         self._keys_in = keys_in
         self.words = tuple(words)
         self.name = os.path.basename(name) or name
@@ -107,17 +128,23 @@ class Attempt:
 
     @property
     def noise(self) -> list[str]:
-        """The lines on stdout that are not JSON objects or lists."""
+        """The lines on stdout that are no messages; one that is not whole is left out."""
+        lines = self._stdout.split(b"\n")
+        if len(self._stdout) >= _HEAD:
+            lines.pop()
         return [
             line.decode(errors="replace").strip()
-            for line in self._stdout.split(b"\n")
-            if line.strip() and not isinstance(loads(line), dict | list)
+            for line in lines
+            if line.strip() and not _is_message(loads(line))
         ]
 
     # --- the kinds -----------------------------------------------------------------------------
 
-    def not_started(self, failed: StartFailed) -> Trouble:
-        """Return why no process came of it; reads a disk."""
+    def not_started(self, failed: StartFailed, *, spoke: bool) -> Trouble:
+        """Return why no process came of it, or none that can be used; reads a disk.
+
+        `spoke`: the process has started, and speaks no version of ACP that the bridge does.
+        """
         fault = self._fault()
         if failed.by_file and fault is not None:
             advice = self._advice(missing=True) or fault.advice
@@ -126,10 +153,18 @@ class Attempt:
         whole = f"the agent could not be started: {said}"
         if said.startswith(_THE_AGENT):
             whole = f"{self.name} {said.removeprefix(_THE_AGENT)}"
-        return Trouble(whole, self._written(), self._advice())
+        return Trouble(whole, self._written(), self._advice() or (_TOO_OLD if spoke else ""))
 
-    def ended(self, exit_: Exit | None, method: str = INITIALIZE) -> Trouble:
-        """Return why its process has ended before it answered `method`; reads a disk."""
+    def ended(
+        self, exit_: Exit | None, method: str = INITIALIZE, *, cut_off: bool = False
+    ) -> Trouble:
+        """Return why its process has ended before it answered `method`; reads a disk.
+
+        `cut_off`: it had closed its stdin or stdout, and was killed for that.
+        """
+        if cut_off:
+            what = f"{self._who_wrote} closed its stdin or stdout before it answered {method}"
+            return Trouble(what, self._written(), self._advice() or _TERMINAL)
         if exit_ and exit_.code in _NO_PROGRAM:
             fault = self._fault(ran=True)
             if fault is not None:
@@ -138,30 +173,48 @@ class Attempt:
         return Trouble(
             f"{self._who_wrote} ended before it answered {method}{how}",
             self._written(),
-            self._advice() or (_SPEAKS if self.noise else _TERMINAL),
+            self._advice() or self._after(exit_, method),
         )
+
+    def _after(self, exit_: Exit | None, method: str) -> str:
+        """Return what to do about an agent of which no more is known than how it ended.
+
+        One that is content with what it was asked, and has not a word for it, speaks no ACP.
+        """
+        content = method == INITIALIZE and exit_ is not None and exit_.code == 0
+        if self.noise or (content and not self._first):
+            return self._speaks
+        return _MISSING if exit_ and exit_.code == _NO_PROGRAM[1] else _TERMINAL
+
+    @property
+    def _speaks(self) -> str:
+        """What to do about a program that seems not to speak ACP."""
+        return _TOO_OLD if any(word.endswith(_ARGUMENT) for word in self.words[1:]) else _SPEAKS
 
     def silent(self, seconds: float, method: str = INITIALIZE) -> Trouble:
         """Return why it is given up after `seconds` without an answer to `method`; reads a disk."""
         return Trouble(
             f"{self._who_wrote} did not answer {method} within {seconds:g} s",
             self._written(),
-            self._advice() or (_SPEAKS if method == INITIALIZE else _TERMINAL),
+            self._advice() or (self._speaks if method == INITIALIZE else _TERMINAL),
         )
 
     def refused(self, refusal: RpcError, method: str = INITIALIZE) -> Trouble:
         """Return what it says by an error as its answer to `method`; reads a disk."""
         mask = self._mask()
-        said = cut(mask(refusal.message))
-        details = refusal.data.get("details") if isinstance(refusal.data, dict) else refusal.data
-        if isinstance(details, str) and details and details != refusal.message:
+        said = message = cut(mask(refusal.message))
+        details = errors.details(refusal.data)
+        if details and details != refusal.message:
             said += f": {cut(mask(details))}"
-        advice = "update the agent: it may be too old" if method == INITIALIZE else _TERMINAL
-        return Trouble(
-            f"{self.name} answered {method} with an error: {said}",
-            self._written(),
-            self._advice() or advice,
-        )
+        advice = _TOO_OLD if method == INITIALIZE else _TERMINAL
+        what = f"{self.name} answered {method} with an error: {said}"
+        if self._ours:
+            return Trouble(what, said=message)
+        return Trouble(what, self._written(), self._advice() or advice, message)
+
+    def beside(self, what: str) -> Trouble:
+        """Return a failure that has its own words, `what`, with what the agent wrote."""
+        return Trouble(what, self._written())
 
     @property
     def _who_wrote(self) -> str:
@@ -195,6 +248,11 @@ class Attempt:
         return tuple(lines)
 
 
+def _is_message(value: object) -> bool:
+    """Return True for a message of JSON-RPC, well made or not, or several."""
+    return isinstance(value, list) or (isinstance(value, dict) and not _MESSAGE.isdisjoint(value))
+
+
 def fetches(words: Sequence[str]) -> bool:
     """Return True if a command's program may fetch the agent before it starts it."""
     return os.path.basename(words[0]) in _FETCHING
@@ -203,13 +261,14 @@ def fetches(words: Sequence[str]) -> bool:
 def telling(lines: Iterable[str], mask: Callable[[str], str]) -> list[str]:
     """Return the last three lines with words, behind the first that says what went wrong.
 
-    If no line says that, behind the first line. Each is indented, and cut to 300 characters.
-    `mask`: masks secrets in the whole text.
+    If no line says that, behind the first line. Each is as a terminal shows it, indented, and cut
+    to 300 characters. `mask`: masks secrets in the whole text.
     """
-    whole = [line for line in mask("\n".join(lines)).split("\n") if line.strip()]
+    text = mask("\n".join(map(as_shown, lines)))
+    whole = [line for line in text.split("\n") if line.strip()]
     before, shown = whole[:-_LAST], whole[-_LAST:]
-    if before:
-        at = next((at for at, line in enumerate(before) if _TELLS.match(line)), 0)
+    at = next((at for at, line in enumerate(whole) if _TELLS.match(line)), 0)
+    if at < len(before):
         shown = [before[at], *(["..."] if at + 1 < len(before) else []), *shown]
     return [f"  {cut(line)}" for line in shown]
 
@@ -218,9 +277,9 @@ class NotReady(RpcError):
     """The error that a client gets; its `data.details` has all of the trouble."""
 
     def __init__(self, trouble: Trouble, refusal: RpcError | None = None) -> None:
-        """`refusal`: the agent's own error, whose code, message and other data this one keeps."""
+        """`refusal`: the agent's own error, whose code and other data this one keeps."""
         code = refusal.code if refusal else ErrorCode.INTERNAL_ERROR
-        super().__init__(code, refusal.message if refusal else trouble.what)
+        super().__init__(code, trouble.said or trouble.what)
         self.trouble = trouble
         data = refusal.data if refusal else {}
         if not isinstance(data, dict):

@@ -25,7 +25,8 @@ from anyio.abc import TaskGroup
 from acp_bridge import errors
 from acp_bridge.agents.deadline import Deadline
 from acp_bridge.agents.descendants import bytes_moved
-from acp_bridge.agents.failed_start import FETCH, FETCHES, Attempt, NotReady, fetches
+from acp_bridge.agents.failed_start import FETCH, FETCHES, OPENS, Attempt, NotReady, fetches
+from acp_bridge.agents.forks import Forks
 from acp_bridge.agents.parent import AgentParent
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import AtClients, Requests, agent_peer
@@ -52,7 +53,7 @@ from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
 from acp_bridge.wire.jsonrpc import Answer, Heard, Malformed, RequestId, RpcError, encode
-from acp_bridge.wire.peer import Call, Peer
+from acp_bridge.wire.peer import Call
 from acp_bridge.wire.stdio import Reader, Writer
 from acp_bridge.wire.streams import Incoming, Outgoing
 
@@ -99,48 +100,6 @@ class Owner(Protocol):
         """Note that no process of the tree is left."""
 
 
-class Beside(Protocol):
-    """Gets the messages of a process about one fork of its session."""
-
-    def on_update(self, params: dict[str, Any]) -> None:
-        """Handle a `session/update` with these parameters."""
-
-    def on_agent_request(self, peer: Peer, call: Call) -> None:
-        """Answer a request of the agent's at once."""
-
-
-class Forks:
-    """The forks that one process has made of its session, by their ids at the agent.
-
-    A fork is for a question beside the session: the agent's messages there go to the question, and
-    not to the session. It is known until the process ends.
-    """
-
-    def __init__(self) -> None:
-        """Begin without forks."""
-        self._forks: dict[str, Beside] = {}
-
-    def add(self, agent_session_id: str, fork: Beside) -> None:
-        """Give `fork` the messages under this id from now on."""
-        self._forks[agent_session_id] = fork
-
-    def take_update(self, params: dict[str, Any]) -> bool:
-        """Hand an update to the fork that it is about; returns False when it is about none."""
-        if fork := self._of(params):
-            fork.on_update(params)
-        return fork is not None
-
-    def take_request(self, peer: Peer, call: Call) -> bool:
-        """Let the fork that a request is about answer it; returns False when it is about none."""
-        if fork := self._of(call.params):
-            fork.on_agent_request(peer, call)
-        return fork is not None
-
-    def _of(self, params: Any) -> Beside | None:
-        session_id = params.get("sessionId") if isinstance(params, dict) else None
-        return self._forks.get(session_id) if isinstance(session_id, str) else None
-
-
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
     """The agent's command line, at least one word, and the first requests to each process."""
@@ -170,7 +129,8 @@ class AgentCommand:
 
     def attempt(self) -> Attempt:
         """Return what takes note of one start."""
-        return Attempt(self.words, self.name or self.words[0], self.folder, self.keys_in)
+        name = self.name or self.words[0]
+        return Attempt(self.words, name, self.folder, self.keys_in, ours=self.ours)
 
     async def start(
         self,
@@ -201,6 +161,9 @@ class Link:
     _translated: Translated | None = None
     #: is told of the agent's lines, for a trace.
     _heard: Heard | None = None
+    #: why it ended before it answered the request for its session; None if it did not.
+    why_ended: RpcError | None = None
+    _asked_for_session = _has_session = _was_cut_off = False
 
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
@@ -347,6 +310,7 @@ class Link:
         finally:
             try:
                 with anyio.CancelScope(shield=True):
+                    await self._explain_end(process)
                     self._over()
                     killed = await self.kill()
                 if killed or await process.wait_dead():  # a tree may outlive the kill for a while
@@ -358,6 +322,13 @@ class Link:
                     writer.close()
                     reader.close()
                 self._closed.set()
+
+    async def _explain_end(self, process: AgentProcess) -> None:
+        """Find out why the process ended, if it has not answered a request for a session."""
+        if self._exit and self._asked_for_session:
+            with anyio.move_on_after(waits.LAST_STDERR):
+                await process.wait_stderr()
+            self.why_ended = await self.why_not(errors.AgentEnded("", killed=False), OPENS)
 
     def _over(self) -> None:
         if self._exit:
@@ -394,6 +365,7 @@ class Link:
         await self._cut_off.wait()
         await anyio.sleep(waits.CUT_OFF_GRACE)
         event("agent.cut_off", agent=self.name)
+        self._was_cut_off = True
         self._doomed.set()
 
     async def kill(self) -> bool:
@@ -409,6 +381,8 @@ class Link:
         if no answer came `within` so many seconds. No user's word has reached the process, so none
         is in its last lines.
         """
+        if self.why_ended and isinstance(failure, errors.AgentEnded):
+            return self.why_ended
         if self._process and (self.gone or not self.initialized):
             with anyio.move_on_after(waits.LAST_WORDS + waits.LAST_STDERR):
                 await self._closed.wait()
@@ -417,9 +391,9 @@ class Link:
         attempt, refusal = self._attempt, None
         match failure:
             case StartFailed():
-                explain = partial(attempt.not_started, failure)
+                explain = partial(attempt.not_started, failure, spoke=self.started)
             case errors.AgentEnded():
-                explain = partial(attempt.ended, self._exit, method)
+                explain = partial(attempt.ended, self._exit, method, cut_off=self._was_cut_off)
             case RpcError():
                 explain, refusal = partial(attempt.refused, failure, method), failure
             case _:
@@ -427,6 +401,10 @@ class Link:
         trouble = await done_in_any_case(explain)
         event("agent.not_ready", agent=self.name, text=trouble.details)
         return NotReady(trouble, refusal)
+
+    async def with_lines(self, what: str) -> NotReady:
+        """Return an error whose message is `what`, with the agent's last lines in its details."""
+        return NotReady(await done_in_any_case(partial(self._attempt.beside, what)))
 
     async def close(self, grace: float) -> None:
         """Let the process end by itself within `grace` seconds, then kill the tree."""
@@ -471,6 +449,19 @@ class Link:
         """Send a request that `origin` caused, without waiting; returns the id, for `cancel`."""
         return self.requests.send(origin, method, params, on_answer)
 
+    async def ask_for_session(self, origin: object | None, method: str, params: Any) -> Any:
+        """Return the agent's result for a request that opens a session; raises RpcError."""
+        self._asked_for_session = True
+        try:
+            return await self.ask_for(origin, method, params)
+        finally:
+            self._asked_for_session = False
+
+    def note_session(self) -> None:
+        """Note that the process has come to a session: what it wrote until then is forgotten."""
+        self._has_session = True
+        self._attempt.forget()
+
     # --- parking -------------------------------------------------------------------------------
 
     def park(self) -> None:
@@ -486,7 +477,6 @@ class Link:
         changed = owner is not self.owner
         self.owner = owner
         self._hurry.cancel()  # the owner before waits for a client no more
-        self._attempt.forget()
         if self.forked is None:
             self._unpark()
         if changed and self.gone:
@@ -558,7 +548,7 @@ class Link:
 
     def _on_stderr(self, line: str) -> None:
         event("agent.log" if self.command.ours else "agent.stderr", agent=self.name, text=line)
-        if self._parked or not self.initialized:
+        if not self._has_session:
             self._attempt.note_stderr(line)
 
     def _send(self, data: bytes) -> None:

@@ -337,7 +337,7 @@ class AgentProcess:
         #: the agent has no model library, and is to be replaced before its first prompt.
         self.light = False
         self._tree = Tree(deadline)
-        self._closing = anyio.Event()
+        self._closing, self._stderr_read = anyio.Event(), anyio.Event()
         self._finished = anyio.Event()
 
     @classmethod
@@ -440,6 +440,10 @@ class AgentProcess:
         await self._tree.ended.wait()
         return self._tree.is_dead
 
+    async def wait_stderr(self) -> None:
+        """Wait until the agent's stderr is read to its end; a `close` before that ends no wait."""
+        await self._stderr_read.wait()
+
     async def kill(self) -> bool:
         """Kill the tree and wait, shielded, until it is dead; may be called again (invariant C8).
 
@@ -471,12 +475,16 @@ class AgentProcess:
         """Follow the process until `close`, and leave nothing behind."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._stderr.run, self._stderr_fd)
+                tasks.start_soon(self._read_stderr)
                 tasks.start_soon(self._tree.follow)
                 await self._closing.wait()
                 tasks.cancel_scope.cancel()
         finally:
             await self._finish()
+
+    async def _read_stderr(self) -> None:
+        await self._stderr.run(self._stderr_fd)
+        self._stderr_read.set()
 
     async def _finish(self) -> None:
         """Kill the tree, wait for its end and close all; shielded and bounded."""

@@ -37,6 +37,8 @@ def fault_of(
     `folder`: what a relative path begins at; None: the working folder. `ran`: the system has
     executed it, so only what it needs can be missing. It reads a disk.
     """
+    if not program:
+        return Fault("the name of the program is empty", "write the agent's command behind --")
     try:
         if (file := _found(program, path, folder)) is None:
             return Fault(
@@ -73,12 +75,13 @@ def _of_kind(program: str, file: Path) -> Fault | None:
         return Fault(f"{program} is a folder", "name the program in it")
     if not stat.S_ISREG(mode):
         return Fault(f"{program} is no file that can be run", "name the agent's program")
-    if not os.access(file, os.X_OK):
-        return Fault(f"{program} is not executable", f"run: chmod +x {shlex.quote(program)}")
     if os.statvfs(file).f_flag & getattr(os, "ST_NOEXEC", 0):
         return Fault(
             f"{program} is on a disk that runs no programs (noexec)", "move it to another disk"
         )
+    if not os.access(file, os.X_OK):
+        what = shlex.quote(program) if "/" in program else "its file"
+        return Fault(f"{program} is not executable", f"run: chmod +x {what}")
     return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from acp_bridge.agents.usage_figures import SUMMED, Span, is_amount, of_agent
+from acp_bridge.protocol import TOKENS as KEPT
 from acp_bridge.protocol import Json, as_object, objects
 
 #: the kinds of tokens, as the protocol names them.
@@ -39,7 +40,7 @@ class Told:
     model: str | None
     #: the costs, in the order in which they were told.
     costs: Sequence[Json]
-    #: `usage` in the answer to the prompt.
+    #: the tokens: `usage` in the answer to the prompt, or what the built-in agent tells there.
     usage: Json
 
 
@@ -103,7 +104,10 @@ def _grown(last: Totals, of: object, now: float, span: Span) -> float:
 
 
 def told(turn: int, kept: Json, usage: object, agent: str | None) -> Told:
-    """Return what the journal keeps of a turn; `agent`: the agent's name where none is kept."""
+    """Return what the journal keeps of a turn; `agent`: the agent's name where none is kept.
+
+    `usage`: that in the answer to the prompt.
+    """
     name, version, model = (kept.get(key) for key in ("agent", "version", "model"))
     return Told(
         turn,
@@ -111,5 +115,5 @@ def told(turn: int, kept: Json, usage: object, agent: str | None) -> Told:
         version if isinstance(version, str) else None,
         model if isinstance(model, str) else None,
         objects(kept.get("costs")),
-        as_object(usage),
+        as_object(kept.get(KEPT)) or as_object(usage),
     )

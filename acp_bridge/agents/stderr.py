@@ -7,6 +7,8 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 
+from acp_bridge.updates.wording import visible, without_escapes
+
 #: Bytes of one line; the rest of a longer one is dropped.
 LINE_LIMIT = 8 * 1024
 READ_SIZE = 1 << 16
@@ -48,7 +50,12 @@ async def _read(fd: int) -> bytes:
             await anyio.wait_readable(fd)
 
 
+def as_shown(line: str) -> str:
+    """Return a line as a terminal leaves it: without colours, from the last carriage return on."""
+    return without_escapes(line).rstrip("\r").rpartition("\r")[2]
+
+
 def cut(text: str) -> str:
-    """Return a text as one line of 300 characters at most, and `...` if it was longer."""
-    line = " ".join(text.split())
+    """Return a text as one visible line of 300 characters at most, and `...` if it was longer."""
+    line = visible(" ".join(without_escapes(text).split()))
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

@@ -50,7 +50,7 @@ _AGENTS: Final = {
     "@agentclientprotocol/claude-agent-acp": Figures(Span.TURN, Span.SESSION),
     "@agentclientprotocol/codex-acp": Figures(tokens=Span.TURN, since=(2, 6)),
     "OpenCode": Figures(Span.LAST_CALL, Span.SESSION),
-    BUILTIN_INFO: Figures(cost=Span.SESSION),
+    BUILTIN_INFO: Figures(Span.TURN, Span.SESSION),
     "acp-bridge-openhands": Figures(cost=Span.SESSION),
 }
 

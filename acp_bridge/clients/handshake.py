@@ -28,6 +28,7 @@ from acp_bridge.protocol import (
     SUBAGENTS,
     TAKES_CURSORS,
     TITLE,
+    TOKENS,
     VERSION,
     Json,
     as_object,
@@ -35,6 +36,7 @@ from acp_bridge.protocol import (
     can_own,
     has,
     objects,
+    own_meta,
     with_own_meta,
     without_client_name,
     without_machine,
@@ -82,16 +84,19 @@ _AIR_KEPT_BACK = ("nativeSubagentSessions", "sessionIndex")
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 
 
-def for_agent(params: Json, *, kept: bool = False) -> Json:
+def for_agent(params: Json, *, kept: bool = False, builtin: bool = False) -> Json:
     """Return the parameters of `initialize` for the agent: the client's, in our version.
 
     `kept`: work goes on without the client, so its files and terminals are not the agent's.
+    `builtin`: the agent is the built-in one, which is asked for its tokens.
     """
     told = {**params, "protocolVersion": VERSION}
     if isinstance(can := params.get("clientCapabilities", {}), dict):
         can = without_client_name(_without_kept_back(can))
         if kept:
             can = without_machine(can)
+        if builtin:
+            can = with_own_meta(can, {**own_meta(can), TOKENS: True})
         told["clientCapabilities"] = can if _has_other_form(can) else {**can, SUBAGENTS: {}}
     return told
 

@@ -266,7 +266,7 @@ class FromAgent:
         if not told_to_end and link.epoch == self._updates.epoch:
             self._updates.break_off()
         if link.initialized:  # else its start has failed, which says more
-            self._core.feed(ev.AgentExited(link.epoch, exit_))
+            self._core.feed(ev.AgentExited(link.epoch, link.why_ended or exit_))
 
     def on_dead(self, link: Link) -> None:
         self._core.feed(ev.TreeDead(link.epoch))

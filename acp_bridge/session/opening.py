@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from acp_bridge.protocol import (
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: characters of an agent's `data.details` that are told.
+#: characters of the data of an agent's error that are told.
 _DETAILS: Final = 1000
 
 
@@ -102,6 +102,7 @@ class Opening:
         """
         result = await self._ask(SESSION_NEW, self._workspace.params())
         self._link.agent_session_id = new_id(result)
+        self._link.note_session()
         self.is_new = True
         return result
 
@@ -112,6 +113,7 @@ class Opening:
         """
         result = await self._ask(SESSION_FORK, self._workspace.params(agent_session_id))
         self._link.agent_session_id = new_id(result, besides=agent_session_id)
+        self._link.note_session()
         self._link.forked = result
         return result
 
@@ -173,11 +175,29 @@ class Opening:
         # Set before the call: what the agent replays meanwhile belongs to the session.
         self._link.agent_session_id = agent_session_id
         result = await self._ask(way, self._workspace.params(agent_session_id))
+        self._link.note_session()
         self.taken_up, self.replays = True, way == SESSION_LOAD
         return result
 
     async def _ask(self, method: str, params: Json) -> Json:
-        return as_object(await self._link.ask_for(self._origin, method, params))
+        return as_object(await self._link.ask_for_session(self._origin, method, params))
+
+
+async def in_time(
+    link: Link, method: str, seconds: float, work: Callable[[], Awaitable[Json]]
+) -> Json:
+    """Call `work`, which opens a session by `method`, and return the agent's answer.
+
+    Raises RpcError, with all that is known of the trouble, also if the agent is silent for
+    `seconds`; AgentEnded as it is.
+    """
+    try:
+        with link.at_clients.limit(seconds):
+            return await work()
+    except errors.AgentEnded:
+        raise
+    except (RpcError, TimeoutError) as failure:
+        raise await link.why_not(failure, method, seconds) from failure
 
 
 def new_id(result: Json, besides: str | None = None) -> str:
@@ -189,9 +209,8 @@ def new_id(result: Json, besides: str | None = None) -> str:
 
 
 def in_words(refusal: RpcError) -> str:
-    """Return an agent's error as a person reads it: the message, with `data.details` if given."""
-    data = refusal.data
-    details = data.get("details") if isinstance(data, dict) else data
-    if not isinstance(details, str) or not details or details in refusal.message:
+    """Return an agent's error as a person reads it: the message, and what its data say."""
+    details = errors.details(refusal.data)
+    if details in refusal.message:
         return refusal.message
     return f"{refusal.message}: {details[:_DETAILS]}"

@@ -98,9 +98,10 @@ class Introduction:
 
     async def _introduce(self, params: Json) -> Json:
         """Tell the agent of the client that sent `params`; returns and keeps the agent's answer."""
-        told = handshake.for_agent(params, kept=self._context.settings.keep > 0)
+        settings = self._context.settings
+        told = handshake.for_agent(params, kept=settings.keep > 0, builtin=settings.builtin)
         self._context.command = replace(self._context.command, initialize=told)
-        if self._context.settings.builtin:
+        if settings.builtin:
             agent = handshake.BUILTIN
             self._context.tasks.start_soon(self._pool.warm)
         else:

@@ -24,6 +24,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
+from acp_bridge.agents.failed_start import OPENS
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.process import Exit, StartFailed
 from acp_bridge.agents.spoken_version import OtherVersion
@@ -38,8 +39,6 @@ from acp_bridge.wire.peer import Call
 _Given = TypeVar("_Given", Link, Link | None)
 _Result = TypeVar("_Result")
 
-#: what a process was asked that has ended before it had a session.
-_OPENS: Final = "the request for a session"
 #: the most starts in a row whose process no session takes; then none is kept warm until one does.
 _TRIES: Final = 3
 
@@ -189,12 +188,12 @@ class Pool:
                 return await work(waited)
             except errors.AgentEnded as exc:
                 if not exc.killed:
-                    raise await waited.why_not(exc, _OPENS) from exc
+                    raise await waited.why_not(exc, OPENS) from exc
         fresh = await self._take_fresh()
         try:
             return await work(fresh)
         except errors.AgentEnded as exc:
-            raise await fresh.why_not(exc, _OPENS) from exc
+            raise await fresh.why_not(exc, OPENS) from exc
 
     async def _take_fresh(self) -> Link:
         return await self.take_warming() or self._taken(await self._start())

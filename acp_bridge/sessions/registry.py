@@ -34,7 +34,7 @@ from acp_bridge.protocol import (
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.keyed_locks import KeyedLocks
 from acp_bridge.session.clients.shown import cursor_of
-from acp_bridge.session.opening import Opening, Workspace
+from acp_bridge.session.opening import Opening, Workspace, in_time
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.session.transcript.client_view import ClientView
@@ -164,18 +164,7 @@ class Sessions:
         return await self._pool.take_for(begin)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
-        """Call `work`, which asks the agent by `method`, and return the agent's answer.
-
-        Raises RpcError, also if the answer takes too long.
-        """
-        seconds = self._context.settings.request_timeout
-        try:
-            with link.at_clients.limit(seconds):
-                return await work()
-        except errors.AgentEnded:
-            raise
-        except (RpcError, TimeoutError) as failure:
-            raise await link.why_not(failure, method, seconds) from failure
+        return await in_time(link, method, self._context.settings.request_timeout, work)
 
     async def _unused(self, link: Link, request: ClientRequest) -> None:
         """Give a process that refused a session back to the pool; kill it if it owes the answer."""

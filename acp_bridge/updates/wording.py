@@ -13,6 +13,15 @@ from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 #: characters of a text of others in a notice.
 _LONGEST: Final = 500
+#: what a program writes to move a cursor or to colour its words.
+_ESCAPES: Final = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]"
+)
+
+
+def without_escapes(text: str) -> str:
+    """Return what a program wrote for a terminal without colours and moves of the cursor."""
+    return _ESCAPES.sub("", text)
 
 
 def duration(seconds: float) -> str:

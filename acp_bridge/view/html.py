@@ -9,7 +9,6 @@ Invariants
 
 from __future__ import annotations
 
-import re
 import sys
 from base64 import b64encode
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from typing import Final
 
 from acp_bridge.protocol import Json
 from acp_bridge.updates.tool_calls import title
+from acp_bridge.updates.wording import without_escapes
 from acp_bridge.view import decided
 from acp_bridge.view.block_text import harmless, one_line, unfenced, words
 from acp_bridge.view.blocks import Content, Diff, Extent, Plan, Step, Voice
@@ -34,10 +34,6 @@ _LONGEST: Final = {Extent.SHORT: 10_000, Extent.ASKED: 100_000, Extent.WHOLE: sy
 _LONG_TITLE: Final = 300
 #: lines above which an output is folded away.
 _FOLDED: Final = 12
-#: what a program writes to move a cursor or to colour its words.
-_CONTROLS: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]"
-)
 _HEADS: Final = {
     Voice.USER: "User",
     Voice.AGENT: "Agent",
@@ -180,7 +176,7 @@ def _output(item: Content, command: bool, extent: Extent, *, folded: bool) -> st
         return f"<p>{link(item.uri, text(one_line(item.uri)))}</p>"
     if item.data and extent is not Extent.WHOLE and (found := picture(item.data)):
         return _image(found)
-    said = _CONTROLS.sub("", unfenced(words(item).strip("\n"))).strip("\n")
+    said = without_escapes(unfenced(words(item).strip("\n"))).strip("\n")
     if not said.strip():
         return ""
     longest, most = _LONGEST[extent], _LINES[extent]

@@ -21,6 +21,7 @@ from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
 
 from acp_bridge.cli.harmless import harmless
+from acp_bridge.view.code import coloured
 
 _SCHEMES: Final = ("http", "https", "mailto")
 #: a message stands below a heading of the second level.
@@ -109,8 +110,9 @@ class _Renderer(RendererHTML):
         return f"<pre><code>{text(tokens[idx].content)}</code></pre>\n"
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
-        """Write a block of code; nobody needs its language."""
-        return self.code_block(tokens, idx, options, env)
+        """Write a block of code, coloured if its language is known."""
+        language = tokens[idx].info.partition(" ")[0]
+        return f"<pre><code>{coloured(tokens[idx].content, language)}</code></pre>\n"
 
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
         """Write where an image would have been, and its address, as text."""

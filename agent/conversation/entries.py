@@ -131,8 +131,12 @@ class Spent:
     """The tokens and money that a session has spent.
 
     `cost`: USD of all calls whose cost is known, None if there was none. `context`: tokens of the
-    last call that answered the user, input and output together.
+    last call that answered the user, input and output together. `input`, `output`, `cached`: tokens
+    of all calls; those read from a provider's cache are a part of `input`.
     """
 
     cost: float | None = None
     context: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0

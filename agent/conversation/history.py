@@ -238,7 +238,14 @@ class History:
             last = self._entries[-1] if self._entries else None
             answering = isinstance(last, Answer) and not last.has_results
             self.measured = (given, len(self._entries) - answering)
-        self._spent = Spent(cost, context)
+        before, cached = self._spent, rest.get("cached")
+        self._spent = Spent(
+            cost,
+            context,
+            before.input + given,
+            before.output + got,
+            before.cached + (cached if isinstance(cached, int) else 0),
+        )
 
     def _refuse(self) -> None:
         for entry in reversed(self._entries):

@@ -34,7 +34,7 @@ from acp.schema import (
 )
 from pydantic import BaseModel
 
-from acp_bridge.protocol import NO_DEMO, STEERING
+from acp_bridge.protocol import NO_DEMO, STEERING, TOKENS, can_own, with_own_meta
 from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session
@@ -57,6 +57,8 @@ class AcpAgent(OpenSessions[Session]):
         super().__init__()
         self._shared = shared
         self._later = later
+        #: the client has asked for the tokens of each prompt.
+        self._tells_tokens = False
 
     async def initialize(
         self,
@@ -67,7 +69,8 @@ class AcpAgent(OpenSessions[Session]):
     ) -> InitializeResponse:
         self._later(self._shared.models.warm)
         self.initialized = True
-        self._shared.capabilities = client_capabilities or ClientCapabilities()
+        self._shared.capabilities = can = client_capabilities or ClientCapabilities()
+        self._tells_tokens = can_own({"_meta": can.field_meta}, TOKENS)
         return introduction()
 
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
@@ -179,7 +182,9 @@ class AcpAgent(OpenSessions[Session]):
         blocks = checked_blocks(prompt)
         stop = await session.prompt(blocks, no_demo=(meta or {}).get(NO_DEMO) is True)
         self._later(session.title.make)
-        return PromptResponse(stop_reason=stop)
+        tokens = session.take_tokens() if self._tells_tokens else None
+        own = with_own_meta({}, {TOKENS: tokens})["_meta"] if tokens else None
+        return PromptResponse(stop_reason=stop, field_meta=own)
 
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if f"_{method}" == STEERING:

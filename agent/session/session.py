@@ -97,6 +97,8 @@ class Session:
             self.options, history, shared.settings, self.say, self._news.show_options
         )
         self._pending: deque[_PendingPrompt] = deque()
+        #: what the session had spent when the client was last told of its tokens
+        self._told = history.spent
         self.title = Title(transcript, shared.summariser(), self._asides, shared.secrets.mask)
         self._titled = (history.title if self.title.is_quick else history.made_title) is not None
         #: the context for which the system prompt was made
@@ -188,6 +190,20 @@ class Session:
                 self._asides.delay()
             pending.answered.set()
         return "cancelled" if pending.scope.cancel_called else stop
+
+    def take_tokens(self) -> dict[str, int] | None:
+        """Returns the tokens used since the last call of this, as ACP names them; None if none.
+
+        So what a failed turn, a title or a summary has used counts in the next answer.
+        """
+        now, before = self.transcript.history.spent, self._told
+        self._told = now
+        read, got = max(0, now.input - before.input), max(0, now.output - before.output)
+        cached = min(max(0, now.cached - before.cached), read)
+        if not read and not got:
+            return None
+        tokens = {"inputTokens": read - cached, "outputTokens": got, "totalTokens": read + got}
+        return {**tokens, "cachedReadTokens": cached} if cached else tokens
 
     def cancel(self) -> None:
         """Cancels the oldest unanswered prompt; does nothing if there is none."""

@@ -8,7 +8,8 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.process.bridge_support import World
+from tests.process.bridge_support import World, refused
+from tests.process.tiny_agent import tiny_agent
 from tests.support.broken_agents import BROKEN, Broken
 from tests.support.person import person
 
@@ -44,7 +45,7 @@ async def test_an_editor_is_told_what_happened_the_last_lines_and_what_to_do(
                 asked = client.send_request("initialize", {"protocolVersion": 1})
             error: Any = (await client.answer_to(asked, within=30))["error"]
     assert error["data"]["details"].split("\n") == told
-    assert error["message"] in (told[0], "Internal error", "no config")
+    assert error["message"] in told[0]
 
 
 @pytest.mark.slow
@@ -62,14 +63,85 @@ async def test_run_chat_and_doctor_say_the_same(
         )
         assert (ran.returncode, ran.stdout) == (6, b"")
         assert ran.stderr.decode().splitlines() == [f"acp-bridge: {line}" for line in told]
-        if not broken.later:  # the doctor asks for no session
-            looked = await anyio.run_process(
-                [*ours, "doctor", "--", *command], env=env, cwd=tmp_path, check=False
-            )
-            words = " ".join(looked.stdout.decode().replace("-> ", "").split())
-            assert looked.returncode == 2
-            assert " ".join(" ".join(told).split()) in words
+        looked = await anyio.run_process(
+            [*ours, "doctor", "--", *command], env=env, cwd=tmp_path, check=False
+        )
+        words = " ".join(looked.stdout.decode().replace("-> ", "").split())
+        assert looked.returncode == 2
+        assert " ".join(" ".join(told).split()) in words
         async with person(["chat", "--", *command], tmp_path, env) as there:
             await there.until(lambda: "".join(told[-1].split()) in "".join(there.seen.split()))
             assert await there.process.wait() == 6
             assert "".join("".join(told).split()) in "".join(there.seen.split())
+
+
+#: comes to a session, ends at the prompt "die", and then does not take its session up again.
+_ENDS_AT_LOAD = """
+CAN = {"loadSession": True}
+here = os.path.dirname(os.path.abspath(__file__))
+
+def session_prompt(id, params):
+    print("what the user says", file=sys.stderr, flush=True)
+    if params["prompt"][0]["text"] == "die":
+        os._exit(1)
+    return {"stopReason": "end_turn"}
+
+def session_load(id, params):
+    print("boom", file=sys.stderr, flush=True)
+    if os.path.exists(os.path.join(here, "refuses")):
+        return {"error": {"code": -32603, "message": "no"}}
+    os._exit(4)
+"""
+_ENDED_AT_LOAD = [
+    "the last lines of its stderr:",
+    "  boom",
+    "run the same command in a terminal, and read what it says",
+]
+
+
+async def test_an_agent_that_ends_while_it_is_given_its_session_again_has_the_same_answer(
+    world: World,
+) -> None:
+    command = tiny_agent(world.cwd, _ENDS_AT_LOAD)
+    async with world.inside(command=command) as client:
+        await client.prompt("hello")
+        await refused(client, "die")
+        error = await refused(client, "again")
+    what = "tiny_agent.py ended before it answered the request for a session (exit code 4)"
+    assert error.message == what
+    assert error.data["details"].split("\n") == [what, *_ENDED_AT_LOAD]
+
+
+async def test_an_agent_that_refuses_its_session_again_is_told_with_its_last_lines(
+    world: World,
+) -> None:
+    command = tiny_agent(world.cwd, _ENDS_AT_LOAD)
+    (world.cwd / "refuses").touch()
+    async with world.inside(command=command) as client:
+        await client.prompt("hello")
+        await refused(client, "die")
+        error = await refused(client, "again")
+    assert "could not be made ready: the agent would not load the session: no." in error.message
+    assert error.data["details"].split("\n") == [error.message, *_ENDED_AT_LOAD[:2]]
+
+
+@pytest.mark.slow
+async def test_run_and_chat_tell_of_a_session_that_is_not_taken_up_again(
+    tmp_path: Path, agent_env: dict[str, str]
+) -> None:
+    command = tiny_agent(tmp_path, _ENDS_AT_LOAD)
+    env = {**os.environ, **agent_env, "ACP_BRIDGE_HOME": str(tmp_path / "home")}
+    ours = [sys.executable, "-m", "acp_bridge"]
+    with anyio.fail_after(_SECONDS):
+        for words in (["hello"], ["--continue", "hello"]):
+            ran = await anyio.run_process(
+                [*ours, "run", *words, "--", *command], env=env, cwd=tmp_path, check=False
+            )
+        assert ran.returncode == 6
+        told = [f"acp-bridge: {line}" for line in _ENDED_AT_LOAD]
+        assert ran.stderr.decode().splitlines()[-3:] == told
+        async with person(["chat", "--resume", "--", *command], tmp_path, env) as there:
+            await there.sees("/help lists keys")
+            there.type("again\r")
+            await there.sees("  boom")
+            await there.sees(_ENDED_AT_LOAD[-1])

@@ -187,6 +187,7 @@ async def test_where_the_agent_wants_a_login_its_ways_are_named_and_what_to_do(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
     async with person(["chat", "--", *fixture_command("needs-auth")], tmp_path, env) as there:
+        await there.sees("authentication required")
         await there.sees("the agent wants a login first: Token, Browser")
         await there.sees("Use its own command for that.")
         assert await there.process.wait() == 9

@@ -304,6 +304,23 @@ async def test_commands_that_the_built_in_agent_did_not_run_are_not_listed_as_ru
     assert out.count("run ") == 2
 
 
+async def test_the_tokens_of_the_built_in_agent_are_counted(terminal: Terminal) -> None:
+    said = terminal.folder / "said.txt"
+    calls = ["turn", 'call: shell {"command": "true"}', "---", "text: one two three", ""]
+    said.write_text("\n".join(calls))
+    for words in (("go",), ("--continue", "go on")):
+        code, *_ = await terminal.command("run", "--model", f"scripted:{said}", *words)
+        assert code == 3  # the command was denied
+    _, out, _ = await terminal.command("cost", "--json")
+    (row,) = [json.loads(line) for line in out.splitlines()]
+    assert (row["turns"], row["untold"], row["uncounted"]) == (2, 0, [])
+    tokens = row["tokens"]
+    assert tokens["outputTokens"] >= 6
+    assert tokens["totalTokens"] == tokens["inputTokens"] + tokens["outputTokens"]
+    _, out, _ = await terminal.command("cost")
+    assert str(tokens["totalTokens"]) in out
+
+
 async def test_a_notice_of_the_built_in_agent_goes_to_stderr_and_is_marked(
     terminal: Terminal,
 ) -> None:

@@ -13,6 +13,7 @@ _TERMINAL: Final = "run the same command in a terminal, and read what it says"
 _SPEAKS: Final = "does it speak ACP? Many agents need an argument for that, such as acp or --acp"
 _STDERR: Final = "the last lines of its stderr:"
 _STDOUT: Final = "what it wrote to stdout:"
+_TOO_OLD: Final = "update the agent: it may be too old"
 _AGAIN: Final = "install the agent again"
 _PATH: Final = "; if a terminal finds it, --login-shell-path on takes its PATH"
 
@@ -83,6 +84,21 @@ def _py(*lines: str) -> object:
 _LOOP: Final = "for message in map(json.loads, sys.stdin):"
 _START: Final = "the agent could not be started: "
 _ENDED: Final = "agent ended before it answered initialize"
+_AFTER: Final = (
+    "    if message['method'] == 'initialize':",
+    "        answer(message, result=CAN)",
+    "        continue",
+)
+_REFUSED: Final = "agent answered session/new with an error: "
+_NO_ACP: Final = "agent wrote something that is not ACP, and ended before it answered initialize"
+
+
+def _refuses(error: object) -> object:
+    """An agent that answers `session/new` with this error."""
+    return _py(_LOOP, *_AFTER, f"    answer(message, error={error!r})")
+
+
+_OPTIONS: Final = ["echo '  --error-format X' >&2"] * 3
 _USAGE: Final = [f"echo '  --option{number}  an option' >&2" for number in range(200)]
 
 _ROWS: Final[dict[str, tuple[object, tuple[str, ...]]]] = {
@@ -175,7 +191,8 @@ _ROWS: Final[dict[str, tuple[object, tuple[str, ...]]]] = {
         _sh("echo 'fatal: no model: see --help' >&2", "exit 3"),
         (f"{_ENDED} (exit code 3)", _STDERR, "  fatal: no model: see --help", _TERMINAL),
     ),
-    "it ends without a word": (_sh("exit 0"), (f"{_ENDED} (exit code 0)", _TERMINAL)),
+    "it ends without a word": (_sh("exit 0"), (f"{_ENDED} (exit code 0)", _SPEAKS)),
+    "it ends without a word, and badly": (_sh("exit 9"), (f"{_ENDED} (exit code 9)", _TERMINAL)),
     "a signal ends it": (_sh("kill -SEGV $$"), (f"{_ENDED} (signal SIGSEGV)", _TERMINAL)),
     "a usage of 200 lines behind its error": (
         _sh("echo 'error: unknown option --acp' >&2", *_USAGE, "exit 2"),
@@ -269,22 +286,20 @@ _ROWS: Final[dict[str, tuple[object, tuple[str, ...]]]] = {
         ),
         (
             "agent answered initialize with an error: Internal error: the config is broken",
-            "update the agent: it may be too old",
+            _TOO_OLD,
         ),
     ),
     "its error is a text": (
         _py(_LOOP, "    answer(message, error='no config')"),
         (
             "agent answered initialize with an error: no config",
-            "update the agent: it may be too old",
+            _TOO_OLD,
         ),
     ),
     "it refuses a session": (
         _py(
             _LOOP,
-            "    if message['method'] == 'initialize':",
-            "        answer(message, result=CAN)",
-            "        continue",
+            *_AFTER,
             "    print('boom', file=sys.stderr, flush=True)",
             "    answer(message, error={'code': -32603, 'message': 'Internal error',"
             " 'data': {'details': 'no such model'}})",
@@ -299,9 +314,7 @@ _ROWS: Final[dict[str, tuple[object, tuple[str, ...]]]] = {
     "it ends instead of a session": (
         _py(
             _LOOP,
-            "    if message['method'] == 'initialize':",
-            "        answer(message, result=CAN)",
-            "        continue",
+            *_AFTER,
             "    print('boom', file=sys.stderr, flush=True)",
             "    os._exit(4)",
         ),
@@ -311,6 +324,147 @@ _ROWS: Final[dict[str, tuple[object, tuple[str, ...]]]] = {
             "  boom",
             _TERMINAL,
         ),
+    ),
+    "a usage of 200 lines behind a reason that no word marks": (
+        _sh("echo 'the folder is not trusted' >&2", *_USAGE, "exit 2"),
+        (
+            f"{_ENDED} (exit code 2)",
+            _STDERR,
+            "  the folder is not trusted",
+            "  ...",
+            *(f"  --option{number} an option" for number in (197, 198, 199)),
+            _TERMINAL,
+        ),
+    ),
+    "options that are named like errors": (
+        _sh(
+            "echo 'the folder is not trusted' >&2", *["echo '  --error-format X' >&2"] * 3, "exit 2"
+        ),
+        (
+            f"{_ENDED} (exit code 2)",
+            _STDERR,
+            "  the folder is not trusted",
+            *["  --error-format X"] * 3,
+            _TERMINAL,
+        ),
+    ),
+    "a trace whose last line is the reason": (
+        _py(
+            "def start():",
+            "    raise RuntimeError('no model is set')",
+            "sys.tracebacklimit = 1",
+            "start()",
+        ),
+        (
+            f"{_ENDED} (exit code 1)",
+            _STDERR,
+            '  File "{program}", line 8, in start',
+            "  raise RuntimeError('no model is set')",
+            "  RuntimeError: no model is set",
+            _TERMINAL,
+        ),
+    ),
+    "an error in the middle of a log": (
+        _sh(
+            "echo '12:00:00 INFO start' >&2",
+            "echo '12:00:01 FATAL no key' >&2",
+            *["echo '12:00:02 INFO stop' >&2"] * 4,
+            "exit 1",
+        ),
+        (
+            f"{_ENDED} (exit code 1)",
+            _STDERR,
+            "  12:00:01 FATAL no key",
+            "  ...",
+            *["  12:00:02 INFO stop"] * 3,
+            _TERMINAL,
+        ),
+    ),
+    "an error in the middle of a log of JSON": (
+        _sh(
+            "cat >&2 <<'END'",
+            '{"level":30,"msg":"start"}',
+            '{"level":50,"msg":"no key"}',
+            *['{"level":30,"msg":"stop"}'] * 4,
+            "END",
+            "exit 1",
+        ),
+        (
+            f"{_ENDED} (exit code 1)",
+            _STDERR,
+            '  {{"level":50,"msg":"no key"}}',
+            "  ...",
+            *['  {{"level":30,"msg":"stop"}}'] * 3,
+            _TERMINAL,
+        ),
+    ),
+    "colours and progress on its stderr": (
+        _sh(
+            r"printf '10%%\r20%%\r\033[31mError:\033[0m no \007net\n' >&2",
+            "exit 1",
+        ),
+        (f"{_ENDED} (exit code 1)", _STDERR, r"  Error: no \x07net", _TERMINAL),
+    ),
+    "bytes that are no text": (
+        _sh(r"printf 'error: caf\351\n' >&2", "exit 1"),
+        (f"{_ENDED} (exit code 1)", _STDERR, "  error: caf\N{REPLACEMENT CHARACTER}", _TERMINAL),
+    ),
+    "a program that its script does not find": (
+        _sh("exec no-such-node index.js 2>/dev/null"),
+        (
+            f"{_ENDED} (exit code 127)",
+            "install the program that it did not find; if a terminal finds that one,"
+            " --login-shell-path on takes its PATH",
+        ),
+    ),
+    "it goes on in the background": (
+        _sh("sleep 600 > /dev/null 2>&1 < /dev/null &", "echo 'running in the background' >&2"),
+        (f"{_ENDED} (exit code 0)", _STDERR, "  running in the background", _TERMINAL),
+    ),
+    "it closes its stdout and lives on": (
+        _sh("exec > /dev/null", "cat > /dev/null", "sleep 600"),
+        ("agent closed its stdin or stdout before it answered initialize", _TERMINAL),
+    ),
+    "JSON that is no ACP": (
+        _sh("""echo '{"level": "error", "msg": "no key"}'"""),
+        (
+            f"{_NO_ACP} (exit code 0)",
+            _STDOUT,
+            '  {{"level": "error", "msg": "no key"}}',
+            _SPEAKS,
+        ),
+    ),
+    "a version of itself that does not know its argument": (
+        lambda folder: [*_sh("echo usage: agent", "exit 2")(folder), "--acp"],  # type: ignore[operator]
+        (f"{_NO_ACP} (exit code 2)", _STDOUT, "  usage: agent", _TOO_OLD),
+    ),
+    "its answer is no object": (
+        _py(_LOOP, "    answer(message, result=None)"),
+        ("agent does not speak ACP version 1", _TOO_OLD),
+    ),
+    "the message of its error is a number": (
+        _py(_LOOP, "    answer(message, error={'code': -32603, 'message': 5})"),
+        ("agent answered initialize with an error: The answer was malformed", _TOO_OLD),
+    ),
+    "it refuses a session with a text": (
+        _refuses({"code": 1, "message": "No", "data": "no quota"}),
+        (_REFUSED + "No: no quota", _TERMINAL),
+    ),
+    "it refuses a session with a list": (
+        _refuses({"code": -32602, "message": "Invalid params", "data": [{"path": ["cwd"]}]}),
+        (_REFUSED + 'Invalid params: [{{"path":["cwd"]}}]', _TERMINAL),
+    ),
+    "it refuses a session at great length": (
+        _refuses({"code": 1, "message": "No", "data": {"details": "x" * 100_000}}),
+        (_REFUSED + f"No: {'x' * 300}...", _TERMINAL),
+    ),
+    "it refuses a session in several lines": (
+        _refuses({"code": 1, "message": "No:\n \x1b[1mnone"}),
+        (_REFUSED + "No: none", _TERMINAL),
+    ),
+    "its session has no id": (
+        _py(_LOOP, *_AFTER, "    answer(message, result={})"),
+        (_REFUSED + "the agent gave no session id", _TERMINAL),
     ),
 }
 

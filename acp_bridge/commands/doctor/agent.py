@@ -1,4 +1,4 @@
-"""Checks the agent: where its program is, whether it starts, and what it says of itself."""
+"""Checks the agent: where its program is, whether it opens a session, what it says of itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ABILITIES: Final = {
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Find the agent's program, start and initialize it, end it; return the findings."""
+    """Find the agent's program, start it, open a session, end it; return the findings."""
     settings = subject.settings
     if subject.hindrance is not None:
         return [error(subject.hindrance)]
@@ -56,14 +56,20 @@ def masked(trial: Trial, mask: Mask) -> Trial:
 
 def started(trial: Trial) -> list[Finding]:
     """Return the findings about an agent that was tried."""
+    introduced = [] if trial.result is None else _introduced(trial)
+    return [*introduced, *_session(trial), *_noise(trial)]
+
+
+def _session(trial: Trial) -> list[Finding]:
+    """Return what is found about the session that the agent was asked for, if it was."""
     match trial.error:
         case None:
-            return [*_introduced(trial), *_noise(trial)]
+            return [ok("it opened a session; no prompt was sent")] if trial.opened else []
         case NotReady(trouble=trouble):
             text = "\n  ".join([trouble.what, *trouble.lines])
             return [error(text, trouble.advice, code=trial.error.code)]
         case RpcError(code=ErrorCode.AUTH_REQUIRED, message=why):
-            return [warning(f"it wants a login before anything else: {cut(why)}", "log in at it")]
+            return [warning(f"the agent wants a login: {cut(why)}", "use its own command for that")]
         case other:
             return [error(cut(errors.whole(other.message, other.data)))]
 
@@ -130,7 +136,7 @@ def _noise(trial: Trial) -> list[Finding]:
         return []
     return [
         warning(
-            f"it writes what is no JSON on its stdout: {cut(trial.noise)}",
+            f"it writes what is not ACP to its stdout: {cut(trial.noise)}",
             "acp-bridge drops such lines; other clients may not. Its log belongs on stderr",
         )
     ]

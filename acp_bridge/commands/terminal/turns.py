@@ -38,6 +38,11 @@ class Turn:
         return self.used.spent.costs if self.used else {}
 
     @property
+    def tokens(self) -> Json:
+        """The tokens that the agent has told of the turn, as it tells them."""
+        return self.used.told.usage if self.used else answered(self.row)
+
+    @property
     def seconds(self) -> float | None:
         """How many seconds the turn took; None if one of its times is not kept."""
         began, ended = _time(self.row.began), _time(self.row.ended)
@@ -106,7 +111,7 @@ def turns_as_json(found: Sequence[Turn], session_id: str) -> Iterator[Json]:
             "ended": turn.row.ended,
             "seconds": turn.seconds,
             "end": turn.end,
-            "usage": answered(turn.row) or None,
+            "usage": turn.tokens or None,
             "costs": turn.costs,
             "decided": turn.decided,
         }
@@ -114,8 +119,7 @@ def turns_as_json(found: Sequence[Turn], session_id: str) -> Iterator[Json]:
 
 def _tokens(turn: Turn) -> str:
     """Return a turn's tokens as its agent tells them, with what they count if not the turn."""
-    told = answered(turn.row)
-    counts = {name: told.get(f"{name}Tokens") for name in ("input", "output", "total")}
+    counts = {name: turn.tokens.get(f"{name}Tokens") for name in ("input", "output", "total")}
     known = {name: number for name, number in counts.items() if is_amount(number)}
     both = [f"{known[name]} {name}" for name in ("input", "output") if name in known]
     words = ", ".join(both or [f"{number} in all" for number in known.values()])

@@ -21,6 +21,7 @@ from typing import Final
 import anyio
 
 from acp_bridge import errors
+from acp_bridge.agents.failed_start import NOT_READY
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
@@ -108,10 +109,11 @@ class Restart:
             event("session.not_loaded", session=session_id, agent=link.name, what=exc)
             self._memory.refusal = str(exc)
             self._core.spawn(self._reloads.forget, link)
-            return ev.LoadRefused(epoch, exc.permanent, f"{exc}. {notices.MEMORY_WAYS}")
+            why = await _with_lines(link, f"{exc}. {notices.MEMORY_WAYS}")
+            return ev.LoadRefused(epoch, exc.permanent, why)
         except Refused as exc:
             event("session.refused", session=session_id, agent=link.name, what=exc)
-            return ev.LoadRefused(epoch, exc.permanent, str(exc))
+            return ev.LoadRefused(epoch, exc.permanent, await _with_lines(link, str(exc)))
         except RpcError as exc:
             event("session.auth_needed", session=session_id, agent=link.name)
             return ev.NeedsAuth(epoch, exc)
@@ -164,6 +166,12 @@ class Restart:
             for params in page:
                 late.note(params)
         return late
+
+
+async def _with_lines(link: Link, why: str) -> object:
+    """Return why a process did not take the session, with the lines that it wrote meanwhile."""
+    error = await link.with_lines(f"{NOT_READY}: {why}")
+    return error if error.trouble.lines else why
 
 
 class Provisional:

@@ -1,4 +1,4 @@
-"""Keeps what the agent of one session tells of its costs, turn by turn, for `acp-bridge cost`.
+"""Keeps what the agent of one session tells of its usage, turn by turn, for `acp-bridge cost`.
 
 Nothing is counted here: what the figures mean is each agent's own (`agents/usage_figures.py`), and
 a budget counts them (`budget.py`). What comes after the end of a turn is that turn's, until the
@@ -10,16 +10,24 @@ from __future__ import annotations
 from secrets import token_hex
 from typing import Final
 
+from acp_bridge.agents import spending
 from acp_bridge.agents.link import Link
-from acp_bridge.agents.spending import told
 from acp_bridge.agents.usage_figures import is_amount
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.journal.records import now
-from acp_bridge.protocol import SET_MODEL, Json, as_object
+from acp_bridge.protocol import (
+    SET_MODEL,
+    TOKENS,
+    Json,
+    as_object,
+    own_meta,
+    without_own_meta,
+)
 from acp_bridge.runtime.log import event
 from acp_bridge.session.prompts.budget import Budget
 from acp_bridge.session.requests import options
 from acp_bridge.session.requests.user_settings import UserSettings
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok
 
 #: characters of a name, a version, a model or a currency that are kept.
 _LONGEST: Final = 200
@@ -40,13 +48,14 @@ class Account:
         #: what is told before the first turn has a name of its own in each bridge.
         self._turn, self._began = f"0.{token_hex(4)}", now()
         self._costs: list[Json] = []
+        self._tokens: Json = {}
         #: the settings that were shown last, and the model that they name.
         self._shown: Json | None = None
         self._model: object = None
 
     def begin_turn(self, link: Link, seq: int) -> None:
         """Note that a turn begins, and which agent and model run it."""
-        self._turn, self._began, self._costs = str(seq), now(), []
+        self._turn, self._began, self._costs, self._tokens = str(seq), now(), [], {}
         if self.budget:
             self.budget.begin_turn()
         self._keep(link)
@@ -68,7 +77,21 @@ class Account:
             return
         kept = self._keep(link)
         if self.budget:
-            self.budget.note(told(0, kept, {}, None))
+            self.budget.note(spending.told(0, kept, {}, None))
+
+    def take_tokens(self, link: Link, answer: Answer) -> Answer:
+        """Note the tokens that the built-in agent tells beside a prompt's answer.
+
+        Returns the answer without them: only the bridge has asked for them.
+        """
+        if not link.command.ours or isinstance(answer, Err):
+            return answer
+        result = as_object(answer.result)
+        used = as_object(own_meta(result).get(TOKENS))
+        self._tokens = {kind: used[kind] for kind in spending.TOKENS if is_amount(used.get(kind))}
+        if self._tokens:
+            self._keep(link)
+        return Ok(without_own_meta(result)) if "_meta" in result else answer
 
     def _keep(self, link: Link) -> Json:
         """Write what is known of the turn now into the journal, and return it."""
@@ -79,7 +102,9 @@ class Account:
             "model": self._in_force(),
         }
         kept = {name: value[:_LONGEST] for name, value in named.items() if isinstance(value, str)}
-        whole = {**kept, "at": self._began, "costs": self._costs}
+        whole: Json = {**kept, "at": self._began, "costs": self._costs}
+        if self._tokens:
+            whole[TOKENS] = self._tokens
         try:
             self._journal.set_usage(self._turn, whole)
         except JournalError as exc:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from acp_bridge import errors
-from acp_bridge.agents.failed_start import NotReady
+from acp_bridge.agents.failed_start import NOT_READY, NotReady
 from acp_bridge.agents.process import Exit
 from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, TAKEN, UNRECORDED, WAL_GONE, ForUser
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
@@ -92,7 +92,7 @@ def _not_ready(detail: object) -> RpcError:
         return detail.as_own()
     why_not = f"it ended ({detail.describe()})" if isinstance(detail, Exit) else detail
     told = f": {why_not}" if why_not else " in time"
-    return errors.agent_trouble(f"the agent could not be made ready{told}")
+    return errors.agent_trouble(f"{NOT_READY}{told}")
 
 
 #: why a prompt that was to join a turn did not.

@@ -140,6 +140,7 @@ class Turn:
 
         def answered(answer: Answer) -> None:
             if not link.gone:
+                answer = self._account.take_tokens(link, answer)
                 if isinstance(answer, Err) or "_meta" in as_object(answer.result):
                     self._limit.note_answer(link, key, answer)
                 if isinstance(answer, Err):

@@ -185,7 +185,7 @@ async def test_then_the_middle_gives_way_to_a_summary(tmp_path: Path) -> None:
     assert "<q1>" in model.asked[0]
     assert "<q5>" not in model.asked[0]
     assert bench.told == ["The conversation is long: its older part is being summarised."]
-    assert bench.transcript.history.spent == Spent(0.5, 0)
+    assert bench.transcript.history.spent == Spent(0.5, 0, 100, 10)
     assert bench.transcript.history.replay() == shown
 
 

@@ -150,9 +150,9 @@ def test_the_last_plan_of_each_turn_is_replayed_in_its_place() -> None:
 
 def test_what_was_spent_is_the_sum_of_what_is_known() -> None:
     assert folded([]).spent == Spent(None, 0)
-    assert folded([usage(10, 2)]).spent == Spent(None, 12)
+    assert folded([usage(10, 2)]).spent == Spent(None, 12, 10, 2)
     spent = [usage(10, 2, 0.5), usage(100, 20, None), usage(7, 7, 0.25, "summary")]
-    assert folded(spent).spent == Spent(0.75, 120)
+    assert folded(spent).spent == Spent(0.75, 120, 117, 29)
 
 
 def test_a_count_belongs_to_what_the_model_was_given() -> None:

@@ -189,6 +189,37 @@ async def test_compact_summarises_at_once_and_is_no_prompt_itself(
     assert ("They greeted." in last, "hello there" in last) == (True, False)
 
 
+async def test_an_answer_tells_the_tokens_used_since_the_last_one_also_after_a_failure(
+    talk: Talk, cwd: Path
+) -> None:
+    dialogue = "turn\ntext: one two\n---\ntext: three\nerror: other Broken.\n---\ntext: four"
+    wants = {"_meta": {"acp_bridge": {"tokens": True}}}
+
+    async def tokens(client: RecordingClient, text: str) -> Message:
+        answer = await client.prompt(text)
+        assert answer.keys() == {"stopReason", "_meta"}
+        told: Message = answer["_meta"]["acp_bridge"]["tokens"]
+        return told
+
+    async with talk(dialogue) as client:
+        await client.initialize(wants)
+        session_id = await client.new_session(cwd)
+        first = await tokens(client, "well")
+        assert first["outputTokens"] == 2
+        assert first["totalTokens"] == first["inputTokens"] + 2
+        assert (await tokens(client, "more"))["inputTokens"] > first["inputTokens"]
+    async with talk(SAYS) as client:
+        await client.initialize(wants)
+        await client.load_session(session_id, cwd)
+        assert (await tokens(client, "again"))["outputTokens"] == 1
+
+
+async def test_a_client_that_did_not_ask_for_tokens_is_told_none(talk: Talk, cwd: Path) -> None:
+    async with talk(SAYS) as client:
+        await opened(client, cwd)
+        assert await client.prompt("well") == {"stopReason": "end_turn"}
+
+
 async def test_how_full_the_window_is_is_told_after_a_load_and_after_compact(
     talk: Talk, cwd: Path
 ) -> None:

@@ -60,12 +60,12 @@ def test_odd_capabilities_are_none(capabilities: object) -> None:
 def test_an_agent_that_wants_a_login_first_is_a_warning() -> None:
     found = started(Trial(error=RpcError(-32000, "log in")))
     assert levels(found) == ["warning"]
-    assert "wants a login before anything else: log in" in texts(found)
+    assert "the agent wants a login: log in" in texts(found)
 
 
 def test_what_was_no_message_is_told_without_secrets() -> None:
     answer = {"protocolVersion": 1, "agentInfo": {"name": "s3cret-value"}}
     trial = masked(Trial(result=answer, noise="at s3cret-value"), Mask(["s3cret-value"]))
     told = texts(started(trial))
-    assert "it writes what is no JSON on its stdout: at ***" in told
+    assert "it writes what is not ACP to its stdout: at ***" in told
     assert "*** answered" in told

@@ -39,11 +39,59 @@ async def test_an_agent_that_works_is_timed(tmp_path: Path) -> None:
     assert found[1].data["initializeMs"] > 0
 
 
+async def test_the_session_of_a_trial_is_in_the_folder_of_agents_and_ends_with_it(
+    tmp_path: Path,
+) -> None:
+    code = f"""
+CAN = {{"sessionCapabilities": {{"close": {{}}, "delete": {{}}}}}}
+def note(what):
+    with open({str(tmp_path / "heard")!r}, "a") as heard:
+        print(what, file=heard)
+def session_new(id, params):
+    note("new " + params["cwd"])
+    return {{"sessionId": "s"}}
+def session_close(id, params):
+    note("close " + params["sessionId"])
+    return {{"error": {{"code": -32603, "message": "not today"}}}}
+def session_delete(id, params):
+    note("delete " + params["sessionId"])
+    return {{}}
+def session_prompt(id, params):
+    note("prompt")
+"""
+    found = await tried(tmp_path, code)
+    assert "it opened a session; no prompt was sent" in texts(found)
+    heard = (tmp_path / "heard").read_text().splitlines()
+    assert heard == [f"new {Path.cwd()}", "close s", "delete s"]
+
+
+async def test_an_agent_that_refuses_a_session_has_introduced_itself(tmp_path: Path) -> None:
+    code = """
+def session_new(id, params):
+    data = {"details": "no such model"}
+    return {"error": {"code": -32603, "message": "Internal error", "data": data}}
+"""
+    found = await tried(tmp_path, code)
+    assert "answered `initialize`" in found[1].text
+    assert "answered session/new with an error: Internal error: no such model" in found[-1].text
+    assert levels(found)[-1] == "error"
+
+
+async def test_an_agent_that_wants_a_login_for_a_session_is_a_warning(tmp_path: Path) -> None:
+    code = """
+def session_new(id, params):
+    return {"error": {"code": -32000, "message": "log in first"}}
+"""
+    found = await tried(tmp_path, code)
+    assert levels(found)[-1] == "warning"
+    assert "the agent wants a login: log in first" in found[-1].text
+
+
 async def test_lines_that_are_no_messages_are_noted_and_the_answer_still_counts(
     tmp_path: Path,
 ) -> None:
     found = await tried(tmp_path, "os.write(1, b'Loading...\\nready\\n')")
-    assert "no JSON on its stdout: Loading..." in texts(found)
+    assert "not ACP to its stdout: Loading..." in texts(found)
     assert "answered `initialize`" in texts(found)
 
 
@@ -56,7 +104,7 @@ async def test_an_agent_whose_child_keeps_its_stdout_has_ended_all_the_same(
 
 async def test_an_agent_that_closes_its_stdout_and_lives_on_is_ended(tmp_path: Path) -> None:
     found = texts(await tried(tmp_path, "os.close(1); time.sleep(600)"))
-    assert "ended before it answered initialize (signal SIGKILL)" in found
+    assert "closed its stdin or stdout before it answered initialize" in found
 
 
 async def test_an_agent_that_asks_first_is_refused_and_may_go_on(tmp_path: Path) -> None:
@@ -72,7 +120,7 @@ def initialize(id, params):
 async def test_a_check_tells_where_the_agent_is_and_what_it_can(tmp_path: Path) -> None:
     command = tiny_agent(tmp_path, "CAN = {'loadSession': True}")
     found = await check(subject(tmp_path, command))
-    assert levels(found) == ["ok"] * 4
+    assert levels(found) == ["ok"] * 5
     assert f"is {sys.executable}" in found[0].text
     assert str(tmp_path) not in texts(found)  # arguments may hold secrets
 

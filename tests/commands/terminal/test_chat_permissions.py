@@ -111,6 +111,25 @@ async def test_what_is_asked_stands_beside_its_answers_on_a_small_terminal(
         assert "»" in running.terminal.screen
 
 
+async def test_all_answers_are_on_a_terminal_that_has_no_room_for_whole_ones(
+    tmp_path: Path,
+) -> None:
+    scope = "ways exactly `" + "a long command " * 6 + "` in this session"
+    async with chat(tmp_path, columns=40, rows=12) as running:
+        running.options = [
+            {"optionId": "y", "name": "Allow once", "kind": "allow_once"},
+            {"optionId": "a", "name": f"Al{scope}", "kind": "allow_always"},
+            {"optionId": "n", "name": "Reject once", "kind": "reject_once"},
+            {"optionId": "d", "name": f"Reject al{scope}", "kind": "reject_always"},
+        ]
+        await running.prompt("do")
+        running.ask("make install")
+        await running.terminal.shows("3 or n: Reject once")
+        await running.terminal.shows("2 or a: Always e ...  in this session")
+        await running.terminal.shows("4 or d: Reject a ...  in this session")
+        await running.terminal.shows("make install")
+
+
 async def test_what_fits_on_the_screen_is_not_repeated_beside_its_answers(tmp_path: Path) -> None:
     async with chat(tmp_path, columns=40, rows=12) as running:
         await running.prompt("do")

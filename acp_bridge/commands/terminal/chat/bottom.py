@@ -17,6 +17,8 @@ _ROWS_AROUND: Final = 5
 #: what stands before the chosen row, and before the others.
 CHOSEN: Final = "* "
 _OTHER: Final = "  "
+#: what stands for the middle of an answer that is too long.
+_CUT: Final = " ... "
 
 
 def waiting(conversation: Conversation, look: Look) -> list[str]:
@@ -41,20 +43,24 @@ def waiting(conversation: Conversation, look: Look) -> list[str]:
 def asked(conversation: Conversation, look: Look, size: Size, line: str) -> list[str]:
     """Return the lines with the answers to the shown question and the keys that mark them.
 
-    Each answer is whole, since its end may say what it holds for. `size`: the terminal's. `line`:
-    the text in the input line. While that takes the keys, or the list of waiting prompts does, an
-    answer needs Alt.
+    Each answer is whole, since its end may say what it holds for. If there is no room for all of
+    them, each is a row from which the middle is cut. `size`: the terminal's. `line`: the text in
+    the input line. While that takes the keys, or the list of waiting prompts does, an answer needs
+    Alt.
     """
     question, mark = conversation.questions.shown, conversation.questions.mark
     if question is None:
         return []
     alt = "" if conversation.keys_mark(line) or (mark and mark.typed) else "Alt-"
-    rows = list[str]()
+    rows, short = list[str](), list[str]()
     for option in question.options:
         keys = " or ".join(alt + key for key in option.keys)
         marked = mark is not None and mark.option is option
         name = look.plain(f"{keys}: {option.name}")
         rows += _wrapped(name, size.columns, CHOSEN if marked else _OTHER)
+        short.append((CHOSEN if marked else _OTHER) + _without_middle(name, size.columns))
+    if len(rows) > size.rows - _ROWS_AROUND:
+        rows = short
     about = []
     if said := question.about.shown(size.columns, size.rows - len(rows) - _ROWS_AROUND):
         most = max(1, size.rows // 4)
@@ -86,6 +92,13 @@ def status(conversation: Conversation, look: Look, line: str) -> str:
         parts.append(f"{100 * used // size} % of {_thousands(size)}")
     parts += [shown.cost, shown.title]
     return look.plain(f" {look.marks.dot} ".join(filter(None, parts)))
+
+
+def _without_middle(line: str, columns: int) -> str:
+    """Return a line for a row of this width; what is too long has ` ... ` for its middle."""
+    most = max(columns - 1, 20) - len(_OTHER)
+    half = (most - len(_CUT)) // 2
+    return line if len(line) <= most else f"{line[:half]}{_CUT}{line[-half:]}"
 
 
 def _wrapped(line: str, columns: int, indent: str, most: int | None = None) -> list[str]:

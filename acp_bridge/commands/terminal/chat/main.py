@@ -290,11 +290,12 @@ class _Running:
             self.conversation.say(LOOKS)
 
     def _refused(self, error: RpcError) -> None:
+        said = harmless(errors.whole(error.message, error.data))
         if error.code == ErrorCode.AUTH_REQUIRED:
             why = f"the agent wants a login first{self._login}"
-            self._fail(f"{why}\nUse its own command for that.", Exit.AUTHENTICATION)
+            self._fail(f"{said}\n{why}\nUse its own command for that.", Exit.AUTHENTICATION)
         else:
-            self._fail(harmless(errors.whole(error.message, error.data)), of_error(error))
+            self._fail(said, of_error(error))
 
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()
