@@ -132,9 +132,11 @@ class _Judged:
             self._redirects = [each for each in self._redirects if each not in moved]
             self._redirects += [each for each in moved if _is_absolute(each.path)]
         self._words = list(dict.fromkeys(words))
-        found = (each for command in lines.commands for each in patterns(command))
-        self._patterns = {each for each in found if re.search(r"[*?\[]", each)}
-        self._patterns.update(each for one in call.globs for each in globs.choices(one))
+        found = [each for command in lines.commands for each in patterns(command)]
+        found = [*(each for each in found if re.search(r"[*?\[{\\]", each)), *call.globs]
+        # A program takes the backslash of `.e\nv` away.
+        plain = (each.replace("\\", "") for each in found)
+        self._patterns = {each for one in plain for each in globs.choices(one)}
 
     def _followed(self) -> str:
         """Follow each line; returns why one can't be followed, empty if each can."""

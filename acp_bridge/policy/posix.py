@@ -224,7 +224,8 @@ class _Reader:
 
     def _loop(self) -> Loop:
         self._take("for")
-        if not _NAMES.fullmatch(name := re.split(r"[\s;]", self._text[self.at :], maxsplit=1)[0]):
+        name = re.split(r"[\s;]", self._text[self.at :], maxsplit=1)[0]
+        if not _NAMES.fullmatch(name) or name in self._loops:
             self._odd()
         self.at += len(name)
         self._blanks()

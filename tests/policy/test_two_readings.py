@@ -157,6 +157,7 @@ DIFFERING = [
     'ls "$HOME"',
     'ls "$x"',
     "for PATH in .; do ls; done",
+    'for f in a; do for f in .env; do ls; done; cat "$f"; done',
     "for path in .; do ls; done",
     'for f in ls; do "$f"; done',
     "for f in a; do ls $f; done",
@@ -304,6 +305,9 @@ def test_a_word_that_matches_a_star_beside_a_slash_stays_below_it(
         "grep -rh --include='.e*' KEY .",
         "rg -g '.e*' KEY",
         "rg -g.e* KEY",
+        "rg -g '**/.{env}' KEY",
+        r"rg -g '.e\nv' KEY",
+        r"git grep KEY -- '.e\nv'",
     ],
 )
 def test_a_path_is_found_in_the_ways_in_which_git_and_grep_name_one(
