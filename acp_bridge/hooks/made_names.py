@@ -14,13 +14,30 @@ from typing import Final
 
 #: words behind which a program's name stands.
 _BEFORE_PROGRAMS: Final = frozenset(
-    {"!", "{", "}", "if", "then", "elif", "else", "do", "while", "until"}
-    | {"time", "exec", "command", "env", "nohup", "nice", "sudo"}
+    {"!", "{", "}", "if", "then", "elif", "else", "do", "while", "until", "coproc"}
+    | {"time", "exec", "command", "env", "nohup", "nice", "sudo", "timeout", "xargs"}
+    | {
+        ".",
+        "source",
+        "sh",
+        "bash",
+        "dash",
+        "zsh",
+        "ksh",
+        "python",
+        "python3",
+        "node",
+        "perl",
+        "ruby",
+    }
 )
+#: what may stand between those and the program.
+_OF_WRAPPERS: Final = re.compile(r"-(?!\w*[ce]$).*|\d+[smhd]?", re.DOTALL)
 _BREAKS: Final = ";|&()\n"
+_REDIRECTS: Final = re.compile(r"\d*(?:[<>]+[&|]?|&>+)(?!\()|[<>]")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
-#: what sets a variable: `x=`, `for x in`, `read -r x y`.
-_SET: Final = re.compile(r"(\w+)=|\bfor[ \t]+(\w+)|\bread\b([^;|&\n]*)")
+#: a name that stands without a `$`: it may be that of a variable which is set.
+_NAMED: Final = re.compile(r"(?<![\w$])(?<!\$\{)\w+")
 _VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\}|([@*])|([?$!#-]))")
 _BRACES: Final = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _ADDRESS: Final = re.compile(r"[A-Za-z][\w+.-]*://")
@@ -38,13 +55,7 @@ def made_name(
     if isinstance(command, tuple):
         is_script = command[0].rpartition("/")[2] in _SHELLS and command[1:2] == ("-c",)
         command = "".join(command[2:3]) if is_script else ""
-    own = {
-        word
-        for found in _SET.finditer(command)
-        for each in found.groups("")
-        for word in each.split()
-    }
-    scan = _Scan(command, frozenset(known) - own)
+    scan = _Scan(command, frozenset(known).difference(_NAMED.findall(command)))
     scan.script("")
     return next((each.text for each in scan.pieces if each.may_name(is_folder)), "")
 
@@ -90,22 +101,27 @@ class _Scan:
 
     def script(self, end: str) -> None:
         """Read pieces up to the character `end`, or to the end of the text."""
-        program = True
+        program, wrapped, target = True, False, False
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == end:
                 return
-            if char in _BREAKS:
-                program = True
+            if sign := _REDIRECTS.match(self.text, self.at):
+                target, self.at = True, sign.end()
+            elif char in _BREAKS:
+                program, wrapped, target = True, False, False
                 self.at += 1
-            elif char in " \t<>":
-                program = program and char not in "<>"
+            elif char in " \t":
                 self.at += 1
             else:
-                piece = self._piece(end, program=program)
+                piece = self._piece(end, program=program and not target)
                 self.pieces.append(piece)
-                assigned = piece.is_program and _ASSIGNMENT.match(piece.text)
-                program = bool(assigned) or piece.text in _BEFORE_PROGRAMS
+                if piece.is_program:
+                    wraps = piece.text.rpartition("/")[2] in _BEFORE_PROGRAMS
+                    own = wrapped and _OF_WRAPPERS.fullmatch(piece.text)
+                    wrapped = bool(wraps or own)
+                    program = bool(wrapped or _ASSIGNMENT.match(piece.text))
+                target = False
 
     def _piece(self, end: str, *, program: bool) -> _Piece:
         piece, begin, quoted = _Piece(is_program=program), self.at, False

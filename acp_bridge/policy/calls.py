@@ -54,7 +54,8 @@ _PATCHES: Final = frozenset({"patch", "diff", "unifieddiff"})
 _IN_PATCH: Final = re.compile(
     r"^[ \t]*\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$"
     r"|^(?:---|\+\+\+) (?:[abciow]/)?([^\t\n]+)|^(?:rename|copy) (?:from|to) (.+)$"
-    r"|^Index: (.+)$|^\*\*\* (?!Begin Patch|End |\w+ File: |Move to: |\d+[, ])([^\t\n]+)",
+    r"|^Index: (.+)$|^\*\*\* (?!Begin Patch|End |\w+ File: |Move to: |\d+[, ])([^\t\n]+)"
+    r"|^diff --(?:git|cc|combined) (?:[abciow]/)?(\S+)(?: (?:[abciow]/)?(\S+))?",
     re.MULTILINE,
 )
 #: members that have one for each file, under its path; codex sends `changes` so.
@@ -126,7 +127,7 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
         title=title if tool is Tool.BASH else "",
         tool_title=title if tool is None else "",
         texts=tuple(_texts(members, _READ) if lines else texts) if Tool.BASH in said else (),
-        paths=tuple(filter(None, dict.fromkeys([*at, *files.paths]))),
+        paths=_also_stripped([*at, *files.paths]),
         globs=tuple(files.globs),
         url=next(iter(urls), ""),
         addresses=tuple(addresses[:_MOST]),
@@ -301,7 +302,7 @@ class _Files:
 
     def _take(self, key: str, text: str) -> None:
         if "\n" in text:
-            found = [next(filter(None, each)).strip() for each in _IN_PATCH.findall(text)]
+            found = [each.strip() for one in _IN_PATCH.findall(text) for each in one if each]
             named = [each for each in found if each != "/dev/null"]
             self.paths += named
             self.unclear |= any(each.startswith('"') for each in named)
@@ -314,7 +315,7 @@ class _Files:
                 return
         if key in _BELOW and text.startswith("!"):
             return  # all but these
-        if is_glob(text):
+        if is_glob(text) or (key in _BELOW and "\\" in text):
             self.globs.append(text)
         if _ROOTS.search(key):
             self._roots.append(text)
@@ -338,6 +339,12 @@ def _flat(value: object, depth: int = 0) -> Iterator[str]:
         yield value
     for each in value if isinstance(value, list) else ():
         yield from _flat(each, depth + 1) if depth < _DEPTH else _TOO_DEEP[1:]
+
+
+def _also_stripped(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return each path once, also without the blanks at its ends, which some agents take away."""
+    found = (path for each in paths for path in (each, each.strip()))
+    return tuple(filter(None, dict.fromkeys(found)))
 
 
 def _is_file(address: str) -> bool:

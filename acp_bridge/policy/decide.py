@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import product
+from operator import itemgetter
 
 from acp_bridge.policy import globs, harmless, paths, wrappers
 from acp_bridge.policy.addresses import is_from
@@ -61,13 +63,13 @@ def judge(rules: Ruleset, default: Action, call: Call, place: Place) -> Judgemen
     ask = judged.first(Action.ASK)
     if lines.too_long:
         return Judgement(ask=ask, why="it is too long to be looked at", protected=True)
-    if perhaps := lines.perhaps_running(Action.DENY):
+    if perhaps := judged.perhaps(Action.DENY):
         return Judgement(ask=ask or perhaps, why="it may run what a rule refuses", protected=True)
     if where := judged.protected():
         return Judgement(ask=ask, why=f"it may write to {where}", protected=True)
     if ask:
         return Judgement(ask=ask)
-    if perhaps := lines.perhaps_running(Action.ASK):
+    if perhaps := judged.perhaps(Action.ASK):
         return Judgement(ask=perhaps, why="it may run what the rule is about")
     if unknown := judged.unknown(Action.DENY) or judged.unknown(Action.ASK):
         return Judgement(ask=unknown, why="it is not known which file it means")
@@ -120,6 +122,8 @@ class _Judged:
         self._redirects = list(lines.redirects)
         #: why the lines can't be allowed; empty: each is understood.
         self._unclear = self._followed()
+        #: the lines, and the commands that loops make with their values.
+        self._said = [lines, *self._made()]
         words = [*lines.words, *self._words_of_steps()]
         words = [each for each in words if not each.hidden or self._is_there(each)]
         if not self._unclear:  # where those behind a `cd` are, the steps know
@@ -128,9 +132,11 @@ class _Judged:
             self._redirects = [each for each in self._redirects if each not in moved]
             self._redirects += [each for each in moved if _is_absolute(each.path)]
         self._words = list(dict.fromkeys(words))
-        found = (each for command in lines.commands for each in patterns(command))
-        self._patterns = {each for each in found if re.search(r"[*?\[]", each)}
-        self._patterns.update(each for one in call.globs for each in globs.choices(one))
+        found = [each for command in lines.commands for each in patterns(command)]
+        found = [*(each for each in found if re.search(r"[*?\[{\\]", each)), *call.globs]
+        # A program takes the backslash of `.e\nv` away.
+        plain = (each.replace("\\", "") for each in found)
+        self._patterns = {each for one in plain for each in globs.choices(one)}
 
     def _followed(self) -> str:
         """Follow each line; returns why one can't be followed, empty if each can."""
@@ -148,6 +154,12 @@ class _Judged:
                 found = (_in(folder, each.path, place) for folder in each.folders)
                 self._redirects += [Redirect(path, each.writes) for path in found]
         return ""
+
+    def _made(self) -> Iterator[Lines]:
+        written = {each.words for each in self._lines.commands}
+        made = {each.command.words for each in self._steps} - written
+        if made:
+            yield Lines(self._rules, tuple(sorted(map(shlex.join, made))), (), False)
 
     def _words_of_steps(self) -> Iterator[Word]:
         for step in self._steps:
@@ -179,7 +191,17 @@ class _Judged:
                 found = (call.url, *call.addresses)
                 if any(is_from(rule.pattern, each, below=True) for each in found):
                     return rule
-        return self._lines.running(action) or self._touches(action)
+        running = filter(None, (each.running(action) for each in self._said))
+        return next(running, None) or self._touches(action)
+
+    def perhaps(self, action: Action) -> Rule | None:
+        """Return a rule of the list about a command that only perhaps runs; else None."""
+        of_lines = (each.perhaps_running(action) for each in self._said)
+        of_steps = (
+            self._rules.refusing_expanded(action, each.command.words, each.command.expands)
+            for each in self._steps
+        )
+        return next(filter(None, (*of_lines, *of_steps)), None)
 
     def _touches(self, action: Action) -> Rule | None:
         for tool in self._rules.tools_with_paths(action):
@@ -259,14 +281,17 @@ class _Judged:
         for name in dict.fromkeys(names):
             if any(map(paths.is_in_a_repository, self._readings(name))):
                 return name
-        names += [each.text for each in self._words]
         names += [self._call.cwd] if self._call.commands else []
-        for name in filter(None, dict.fromkeys(names)):
-            if any(_is_guarded(each, self._place.protected) for each in self._readings(name)):
+        named = [*((name, False) for name in names), *((w.text, w.reads) for w in self._words)]
+        for name, reads in filter(itemgetter(0), dict.fromkeys(named)):
+            readings = self._readings(name)
+            if any(_is_guarded(each, self._place.protected, reads=reads) for each in readings):
                 return name
-        wild = [each.text for each in self._words if each.is_glob]
-        wild += self._call.globs if writing else ()
-        found = next((each for each in wild if self._may_be_protected(each)), "")
+        wild = [(each.text, each.reads) for each in self._words if each.is_glob]
+        wild += [(each, False) for each in (self._call.globs if writing else ())]
+        found = next(
+            (each for each, reads in wild if self._may_be_protected(each, reads=reads)), ""
+        )
         return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
 
     def _may_lead_to(self, word: Word) -> bool:
@@ -287,9 +312,9 @@ class _Judged:
         below = (each[len(home) :] for each in self._place.protected if each.startswith(home))
         return {name.casefold() for each in below for name in each.split("/")}
 
-    def _may_be_protected(self, word: str) -> bool:
+    def _may_be_protected(self, word: str, *, reads: bool) -> bool:
         """Return True if a shell may put a path that no rule lets be written in place of a word."""
-        hidden = [name for name in word.split("/") if name.startswith(".")]
+        hidden = [name for name in word.split("/") if name.startswith(".") and not reads]
         if any(fnmatchcase(guarded, name) for name in hidden for guarded in _GUARDED):
             return True
         return any(paths.may_be_below(word, each, self._place) for each in self._place.protected)
@@ -360,8 +385,6 @@ class _Judged:
         for command in filter(None, (step.command, step.short)):
             for rule in self._rules.allowing(command.words):
                 named = named_by(rule)
-                if "*" not in command.words and named == command.words:
-                    return rule, ""
                 if not (odd := self._odd(rule, named, command, step.folders)):
                     return rule, ""
                 why = f"no rule allows {command.words[0]} with {odd}"
@@ -372,38 +395,42 @@ class _Judged:
     ) -> str:
         """Return what a command has that a rule for its first words does not allow; or empty."""
         name = command.words[0]
-        if wrappers.is_wrapper(command.words):
+        exact = "*" not in command.words and named == command.words
+        wrapper = wrappers.is_wrapper(command.words)
+        if wrapper and not exact:
             return "other words than those of a rule"
-        if "/" in name and not _is_absolute(name) and folders != (self._place.real,):
+        relative = wrapper or "/" in name
+        if relative and not _is_absolute(name) and folders != (self._place.real,):
             return "another folder"
         if name == "git" and any(map(paths.is_bare_repository, folders)):
             return "a folder that is a repository itself"
-
-        def resolved(path: str) -> list[str]:
-            return [paths.resolved(_in(each, path, self._place), self._place) for each in folders]
+        if exact:
+            return ""
 
         def outside(path: str) -> bool:
-            return not all(is_inside(each, self._place) for each in resolved(path))
+            return not all(is_inside(each, self._place) for each in self._resolved(path, folders))
 
-        for pattern in (each for each in named if "/*" in each or "*/" in each):
-            for at, word in enumerate(command.words):
-                if not glob(pattern).fullmatch(word) or "://" in word:
-                    continue
-                found = (
-                    self._files_of(Word(word, True, False, False))
-                    if at in command.expands
-                    else [word]
-                )
-                real = [each for path in found or () for each in resolved(path)]
-                below = os.path.join(self._place.real, pattern.removeprefix("./"))
-                if (
-                    found is None
-                    or ".." in word.split("/")
-                    or not all(map(glob(below).fullmatch, real))
-                ):
-                    return word
+        if strays := self._strays(named, command, folders):
+            return strays
         own = named.index("*") if "*" in named else len(named)
         return harmless.objection(command, max(own, 1), outside)
+
+    def _resolved(self, path: str, folders: tuple[str, ...]) -> list[str]:
+        return [paths.resolved(_in(each, path, self._place), self._place) for each in folders]
+
+    def _strays(self, named: tuple[str, ...], command: Command, folders: tuple[str, ...]) -> str:
+        """Return a path that matches a star of a rule, and leads to where that star doesn't."""
+        for pattern in (each for each in named if "*" in each and each != "*"):
+            below = glob(os.path.join(self._place.real, pattern.removeprefix("./")))
+            for at, word in enumerate(command.words):
+                if "/" not in word or not glob(pattern).fullmatch(word) or "://" in word:
+                    continue
+                expands = at in command.expands
+                found = self._files_of(Word(word, True, False, False)) if expands else [word]
+                real = [each for path in found or () for each in self._resolved(path, folders)]
+                if found is None or ".." in word.split("/") or not all(map(below.fullmatch, real)):
+                    return word
+        return ""
 
 
 def _in(folder: str, path: str, place: Place) -> str:
@@ -424,9 +451,12 @@ def _does_nothing(command: Command) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _is_guarded(path: str, protected: tuple[str, ...]) -> bool:
-    """Return True for an absolute path to which no rule lets an agent write."""
-    guarded = not _GUARDED.isdisjoint(path.casefold().split("/"))
+def _is_guarded(path: str, protected: tuple[str, ...], *, reads: bool) -> bool:
+    """Return True for an absolute path to which no rule lets an agent write.
+
+    `reads`: a command that surely only reads names it, which it may do in a `.git`.
+    """
+    guarded = not reads and not _GUARDED.isdisjoint(path.casefold().split("/"))
     return guarded or paths.is_below(path, protected) or paths.depends_on_process(path)
 
 

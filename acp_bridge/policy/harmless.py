@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
 from acp_bridge.policy.known_commands import (
@@ -32,24 +33,30 @@ _PROGRAMS: Final = frozenset(words[0] for words in FOR_RULES)
 _MOST_WORDS: Final = max(map(len, FOR_RULES))
 _VERSIONED: Final = re.compile(r"(python|pypy|pip|perl|ruby|php|lua)[\d.]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
-#: options with which a program only tells of itself.
-_ABOUT: Final = frozenset({"--version", "-V", "--help", "-h"})
+#: options with which a program only tells of itself, or finds the project's tests.
+_ABOUT: Final = frozenset({"--version", "-V", "-v", "--help", "-h", "--test"})
 _COUNT: Final = re.compile(r"\+\d+[a-zA-Z]?")
 #: an address for which git runs a program of that name.
 _HELPER: Final = re.compile(r"[\w+-]+::")
+#: an archive of another machine.
+_HOST: Final = re.compile(r"[^/]*:")
 #: options by which programs are told code or a configuration, as far as the table has them not.
 _CODE: Final = re.compile(
-    r"-[a-zA-Z]|--?[\w-]*(?:cmd|code|command|config|eval|exec|file|import|init|loader|options?"
+    r"-[a-zA-Z]|--?[\w-]*(?:cmd|code|command|config|eval|exec|(?<!lock)file|import|init|loader|options?"
     r"|plugin|preload|rc|require|run|script|shell)\b.*",
     re.DOTALL,
 )
 _PLAIN_VALUE: Final = re.compile(r"[\w.,:+-]*")
 #: values of a variable of make that name no program.
 _SWITCH: Final = re.compile(r"\w+=(\d*|y|n|yes|no|true|false|on|off)")
+#: conversions of printf that calculate nothing, and what shells don't calculate with either.
+_TEXTS_OF_PRINTF: Final = re.compile(r"(?:[^%]|%%|%-?\d*(?:\.\d+)?[sb])*", re.DOTALL)
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
+_COMPARES: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 _ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)+/)"
 _PART: Final = r"(?:[^\\\n{0}]|\\[^\n])*"
 _SED: Final = re.compile(
-    rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?(?:[pd=q]|"
+    rf"(?:\d+(?:,[\d$]+)?[pd];)*(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?!?)?(?:[pd=q]|"
     + "|".join(f"s{by}{_PART.format(by)}{by}{_PART.format(by)}{by}[gpI0-9]*" for by in "/,#")
     + r"|s\|(?:[^\\\n|]|\\[^\n])*\|(?:[^\\\n|]|\\[^\n])*\|[gpI0-9]*)"
 )
@@ -67,24 +74,57 @@ def objection(command: Command, own: int = 1, outside: Outside = lambda path: Fa
     name = _VERSIONED.sub(r"\1", base(words[0])).replace("pypy", "python")
     if name == "sed":
         return _of_sed(words[own:])
+    if name in ("printf", "test") and (found := _calculated(command)):
+        return found
     if name not in _PROGRAMS:
         return ""
-    if name == "git" and (found := next((each for each in words if _HELPER.match(each)), "")):
+    leads_away = {"git": _HELPER, "tar": _HOST}.get(name)
+    if leads_away and (found := next((each for each in words[own:] if leads_away.match(each)), "")):
         return found
     count, row = _row((name, *words[1:]))
     if row is None:
-        return _not_listed(name, words, own)
+        return _not_listed(command, name, own, outside)
+    if not row:
+        return words[count - 1] if own < count else ""
     return _Words(command, name, row, outside).odd(count, own)
 
 
-def _not_listed(name: str, words: tuple[str, ...], own: int) -> str:
+def _calculated(command: Command) -> str:
+    """Return a word of `printf` or `test` that a shell may calculate with; empty: there is none.
+
+    `printf %d PATH=0` of zsh and `test -v 'a[PATH=0]'` of bash set a variable, and a `$(...)` in
+    the value of one runs.
+    """
+    words = command.words
+    if base(words[0]) == "printf":
+        at = 2 if words[1:2] == ("--",) else 1
+        plain = at not in command.expands and _TEXTS_OF_PRINTF.fullmatch("".join(words[at:][:1]))
+        given = () if plain else words[at + 1 :]
+    else:
+        pairs = [*pairwise(words), (words[-1], "")]
+        given = (
+            *(words[1:2] if 1 in command.expands else ()),
+            *(word for word in words if word in ("-v", "-R")),
+            *(word for word, behind in pairs if behind in _COMPARES),
+            *(word for before, word in pairs if before in ("-t", *_COMPARES)),
+        )
+    return next((word for word in given if not _NUMBER.fullmatch(word)), "")
+
+
+def _not_listed(command: Command, name: str, own: int, outside: Outside) -> str:
     """Return the first word of a command that makes it another than those of its program's rows."""
-    behind = words[own:]
+    behind = command.words[own:]
+    first = "".join(behind[:1])
+    if len(behind) == 1 and first in _ABOUT:
+        return ""
     if name in LISTED_ALONE:
         options = (word for word in behind if name == "git" or own < 2 or word.startswith("-"))
         return next(options, "")
-    first = "".join(behind[:1])
-    return first if name in OF_THE_PROJECT and first.startswith("-") else ""
+    if name not in OF_THE_PROJECT:
+        return ""
+    return (
+        first if first.startswith("-") else _Words(command, name, frozenset(), outside).behind(own)
+    )
 
 
 def _row(words: tuple[str, ...]) -> tuple[int, frozenset[str] | None]:
@@ -120,8 +160,8 @@ class _Words:
             if at >= own and (self._begins_with_a_star(at) or self._leads_out(word)):
                 return word
             if word == "--" and word in self._row:
-                return self._behind(max(at + 1, own))
-            if is_operand(word) or _COUNT.fullmatch(word):
+                return self.behind(max(at + 1, own))
+            if is_operand(word) or _COUNT.fullmatch(word) or word.startswith("@{"):
                 operands += 1
                 if SCRIPT in self._row:
                     return ""
@@ -153,8 +193,8 @@ class _Words:
         alone = not behind or behind.startswith("-")
         return bool(_PLAIN_VALUE.fullmatch(value)) if joined else alone
 
-    def _behind(self, begin: int) -> str:
-        """Return the first word behind a `--` that names code, or leads out of the project."""
+    def behind(self, begin: int) -> str:
+        """Return the first word from a place on that names code, or leads out of the project."""
         if not self._of_project:
             return ""
         behind = self._command.words[begin:]
@@ -172,11 +212,13 @@ class _Words:
 
 def _of_sed(words: tuple[str, ...]) -> str:
     """Return the first word of a sed command that does more than to change what is printed."""
-    scripts = 0
+    scripts, is_script = 0, False
     for word in words:
-        if word in ("-n", "-E", "-r"):
+        if word in ("-n", "-E", "-r", "-e") and not is_script:
+            is_script = word == "-e"
             continue
-        if word.startswith("-") or (scripts == 0 and not _SED.fullmatch(word)):
+        plain = _SED.fullmatch(word)
+        if (word.startswith("-") and not is_script) or ((is_script or not scripts) and not plain):
             return word
-        scripts += 1
+        scripts, is_script = scripts + 1, False
     return ""

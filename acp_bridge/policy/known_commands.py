@@ -40,13 +40,19 @@ _GREP = """... -a -A -B -c -C -e -E -F -h -H -i -I -l -L -m -n -o -P -q -r -s -v
  --context --count --exclude --exclude-dir --extended-regexp --files-with-matches --fixed-strings
  --ignore-case --include --invert-match --line-number --max-count --only-matching --recursive
  --word-regexp"""
-_DIFF = """-b -p -s -u -U -w --cached --check --color --compact-summary --diff-filter --exit-code
- --find-renames --ignore-all-space --ignore-blank-lines --ignore-space-change --name-only
- --name-status --no-color --no-patch --no-renames --numstat --patch --quiet --raw --shortstat
- --staged --stat --summary --unified --word-diff"""
-_LOG = f"""... -- -# -g -G -i -n -S --abbrev-commit --after --all --author --before --branches
- --date --decorate --first-parent --follow --format --graph --grep --max-count --merges
- --no-decorate --no-merges --oneline --pretty --remotes --reverse --since --tags --until {_DIFF}"""
+_DIFF = """-b -C -M -p -R -s -u -U -w -W --cached --check --color --color-moved --color-words
+ --compact-summary --diff-algorithm --diff-filter --dirstat --exit-code --find-copies --find-renames
+ --full-index --function-context --histogram --ignore-all-space --ignore-blank-lines
+ --ignore-cr-at-eol --ignore-space-at-eol --ignore-space-change --minimal --name-only --name-status
+ --no-color --no-ext-diff --no-patch --no-renames --no-textconv --numstat --patch --patch-with-stat
+ --patience --quiet --raw --relative --shortstat --staged --stat --summary --text --unified
+ --word-diff"""
+_LOG = f"""... -- -# -E -F -g -G -i -n -S --abbrev --abbrev-commit --after --all --ancestry-path
+ --author --before --boundary --branches --cherry --cherry-mark --cherry-pick --committer --date
+ --date-order --decorate --first-parent --follow --format --full-history --graph --grep
+ --invert-grep --left-only --left-right --max-count --merge --merges --no-decorate --no-merges
+ --no-walk --oneline --pretty --reflog --remotes --reverse --right-only --simplify-by-decoration
+ --since --skip --source --tags --topo-order --until {_DIFF}"""
 _CARGO = """... -- -F -j -p -q -v --all --all-features --all-targets --bench --benches --bin --bins
  --color --doc --example --examples --exclude --features --frozen --jobs --keep-going --lib
  --locked --message-format --no-default-features --no-fail-fast --no-run --offline --package
@@ -62,6 +68,7 @@ _PYTEST = """... -# -k -l -m -n -q -ra -rA -rs -rx -s -v -x --co --collect-only 
  --sw --tb --verbose"""
 _MYPY = """... -m -p --check-untyped-defs --disallow-untyped-defs --ignore-missing-imports --module
  --no-error-summary --no-incremental --package --pretty --show-error-codes --strict"""
+_NPM = "... -- -D -E -O -P -S --legacy-peer-deps --no-save --omit --save-dev --save-exact"
 _FLAKE8 = "... --count --extend-ignore --ignore --max-line-length --select --statistics"
 _GH = "... -c -L -s --assignee --author --branch --comments --json --label --limit --search --state"
 
@@ -162,7 +169,7 @@ cat|cmp|df|du|echo|egrep|fgrep|grep|head|ls|nl|pwd|realpath|sha256sum|stat|tail|
 which|whoami: ... -*
 date: -I -Iseconds -R -u --iso-8601 --utc +%F +%s +%T +%Y +%Y-%m-%d +%H:%M +%H:%M:%S +%Y%m%d
 basename|cut|dirname|expr|false|id|nproc|ps|rev|seq|sleep|tac|test|tr|true|type: ... -*
-base64|cksum|hexdump|md5sum|od|sha1sum|sha512sum|strings: ... -A -b -c -d -e -i -l -n -N -p -s -t
+base64|cksum|hexdump|md5sum|od|sha1sum|sha512sum|strings: ... -A -b -c -C -d -e -i -l -n -N -p -s -t
   -u -v -w -x --check --decode --tag
 comm: ... -1 -2 -3 --check-order --nocheck-order
 diff: ... -# -a -b -B -c -d -E -i -N -p -q -r -s -t -u -U -w -W -y --brief --color --exclude
@@ -178,23 +185,27 @@ jq: ... -c -C -e -M -n -r -s -S --arg --argjson --compact-output --exit-status -
   --slurp --sort-keys --tab
 man: ... -k -f --apropos --whatis
 printf: ... --
-rg: ... -g* -t* -T*
-  -# -. -a -A -B -c -C -e -F -g -i -j -l -L -m -M -n -N -o -P -q -s -S -t -T -u -U -v -w -x
-  --after-context --before-context --color --column --context --count --count-matches --files
-  --files-with-matches --files-without-match --fixed-strings --glob --heading --hidden --iglob
-  --ignore-case --invert-match --json --line-number --max-count --max-depth --multiline
-  --no-filename --no-heading --no-ignore --no-ignore-vcs --no-line-number --only-matching --pcre2
+rg: ... -g* -t* -T* -# -. -a -A -B -c -C -e -F -g -i -j -l -L -m -M -n -N -o -P -q -s -S -t -T -u -U
+  -v -w -x -I --after-context --before-context --case-sensitive --color --column --context --count
+  --count-matches --crlf --files --files-with-matches --files-without-match --fixed-strings --glob
+  --heading --hidden --iglob --ignore-case --invert-match --json --line-buffered --line-number
+  --max-columns --max-count --max-depth --max-filesize --multiline --no-config --no-filename
+  --no-heading --no-ignore --no-ignore-vcs --no-line-number --no-messages --only-matching --pcre2
   --pretty --quiet --smart-case --sort --sortr --stats --text --trim --type --type-list --type-not
   --vimgrep --with-filename --word-regexp
 sort: ... -k* -t* -b -c -C -d -f -g -h -i -k -M -m -n -r -R -s -t -u -V -z --check --field-separator
   --ignore-case --key --numeric-sort --reverse --stable --unique --version-sort
 tar t|tf|tvf|tzf|tjf|tJf|tzvf|tvzf|-t|-tf|-tvf|-tzf|-tjf|-tJf|-tzvf|-tvzf|--list: ... -f -j -J -t
   -v -z --bzip2 --exclude --file --gzip --list --verbose --xz --zstd
-tree: ... -a -C -d -D -f -F -h -i -I -L -P -p -s -t -u
+tree: ... -a -C -d -D -f -F -h -i -I -L -n -P -p -s -t -u --dirsfirst --du --filesfirst --gitignore
+  --noreport --prune
 xxd: . -b -c -g -i -l -p -s -u
 uniq: . -c -d -D -f -i -s -u -w -z --count --ignore-case --repeated --unique
 jobs: ... -l -n -p -r -s
+git add: -f -N --force --intent-to-add
 git apply: ... -3 -R -v --cached --check --index --stat --summary --numstat --recount
+git branch: -c -C -d -D -f -m -M -q -u --copy --delete --force --move --quiet --set-upstream-to
+  --unset-upstream
 git checkout|switch: ... -- -b -c -C -d -f -q -t --detach --force --no-track --orphan --quiet
   --track
 git cherry-pick|revert: ... -e -m -n -x --abort --continue --mainline --no-commit --no-edit --quit
@@ -202,16 +213,19 @@ git cherry-pick|revert: ... -e -m -n -x --abort --continue --mainline --no-commi
 git clean: ... -- -d -e -f -n -q -x -X --dry-run --exclude --force
 git clone: ... -- -b -n -q -v --bare --branch --depth --no-checkout --no-tags --quiet
   --recurse-submodules --shallow-since --single-branch
+git commit: -F --author --date --file --fixup
+git config *: --global --local
+git config edit:
 git config --get|--get-all|--get-regexp|--list|-l|get|list: ... --all --global --local --name-only
   --show-origin --show-scope
 git fetch|pull: ... -- -# -a -f -p -q -t -v --all --depth --dry-run --ff --ff-only --force
   --no-commit --no-edit --no-rebase --no-tags --prune --quiet --rebase --tags --unshallow
 git for-each-ref|name-rev|show-ref|symbolic-ref|var|whatchanged: <log> -d --count --heads
   --contains --points-at --short --sort --verify
-git grep: <grep> --cached --no-index --untracked --all-match --heading --break --and --or --not -p
-  -W -z
-git diff|log|rev-list|shortlog|show: -G* -L* -S*
-git init: ... -b -q --bare --initial-branch --quiet
+git grep: <grep> -- --cached --no-index --untracked --all-match --heading --break --and --or --not
+  -p -W -z
+git diff|log|rev-list|shortlog|show: -G* -L -L* -S*
+git init: ... -b -q --initial-branch --quiet
 git ls-remote: ... -h -q -t --heads --refs --tags
 git merge: ... -- -m -n -q -v --abort --commit --continue --ff --ff-only --message --no-commit
   --no-edit --no-ff --quiet --squash --stat
@@ -239,11 +253,29 @@ split: ... -a -b -C -d -e -l -n -t -x --additional-suffix --bytes --lines --numb
 wget: ... -c -nc -np -nv -q -S -t -T --continue --no-clobber --no-verbose --quiet --spider
   --timeout --tries
 zip: ... -# -9 -d -g -i -j -q -r -u -v -x -y
-bun|npm|pnpm|yarn create|dlx|exec|explore|init|x:
+bun|npm|pnpm|yarn config|create|dlx|exec|init|node|set|x:
+bun|npm|pnpm|yarn config get|list: ... --json
+npm access|add|audit|ci|dedupe|diff|doctor|explain|fund|help|i|info|install|list|ls|outdated: <npm>
+npm pack|ping|pkg|prefix|prune|publish|query|rebuild|remove|root|run-script|search|show|start: <npm>
+npm stop|t|uninstall|un|unlink|up|update|version|view|whoami|why: <npm>
+npm|pnpm test: -w --include-workspace-root --workspace --workspaces
+npm|pnpm run *: -w --include-workspace-root --workspace --workspaces
 deno eval|repl|run:
+cargo bench|build|check|clippy|doc|test|tree: --manifest-path --target
+go build|test: -coverpkg -covermode -coverprofile -o -trimpath
+go env: ... -json
+go run: <script> -a -n -race -trimpath -v -x
 make: ... -B -j -k -n -s --always-make --dry-run --jobs --keep-going --silent
 make *: ...
-nodejs|node: <script> --no-warnings --test --trace-warnings --version -h --help
+nodejs|node: <script> -v --check --enable-source-maps --experimental-vm-modules --expose-gc
+  --no-deprecation --no-warnings --test --trace-deprecation --trace-uncaught --trace-warnings
+  --version -h --help
+nodejs|node debug|inspect:
+pytest: -r*
+python -m pytest: -r*
+python -m black|compileall|isort|py_compile|ruff|venv: ... -q
+python -m json.tool: . --indent --json-lines --no-ensure-ascii --sort-keys
+python -m pip check|freeze|list|show: ... --format --outdated
 lua|perl|php|ruby: <script> -l -n -w -W -V --version --help
 python: <script> -b -B -E -I -O -OO -q -s -S -u -V -h --version --help
 """
@@ -272,11 +304,14 @@ composer pytest ruff mypy black eslint prettier tsc systemctl journalctl aws gcl
 #: programs that a rule trusts whole, though the built-in agent has rows of theirs
 _WHOLE = _words("apt docker gh pip pip3 systemctl")
 #: programs of which nothing is harmless that is not listed
-LISTED_ALONE = _words("git tar")
+LISTED_ALONE = _words("git npm tar")
 #: options of git before a subcommand that change nothing that a rule is about
 GIT_GLOBALS = _words("--no-pager -P --no-optional-locks --literal-pathspecs")
 #: variables that may be set before a command to a plain word, beside LC_*
-ASSIGNMENTS = _words("CI COLUMNS FORCE_COLOR LANG NO_COLOR TERM TZ")
+ASSIGNMENTS = _words("""
+CI COLUMNS FORCE_COLOR LANG NODE_ENV NO_COLOR PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
+RUST_BACKTRACE RUST_LOG TERM TZ
+""")
 #: variables that may be set to these values alone
 SET_TO = {"GIT_PAGER": ("", "cat"), "PAGER": ("", "cat")}
 
@@ -291,9 +326,9 @@ def _spread(first_words: str) -> list[tuple[str, ...]]:
 
 def _for_rules() -> dict[tuple[str, ...], frozenset[str]]:
     found = {words: row for words, row in KNOWN_COMMANDS.items() if words[0] not in _WHOLE}
-    parts = {"<log>": _LOG, "<diff>": _DIFF, "<grep>": _GREP}
+    parts = {"<log>": _LOG, "<diff>": _DIFF, "<grep>": _GREP, "<npm>": _NPM}
     for row in _FOR_RULES.replace("\n ", " ").strip().splitlines():
-        first_words, _, options = row.partition(": ")
+        first_words, _, options = row.partition(":")
         listed = {one for each in options.split() for one in parts.get(each, each).split()}
         for words in _spread(first_words):
             found[words] = found.get(words, frozenset()) | listed

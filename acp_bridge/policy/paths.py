@@ -111,11 +111,17 @@ def is_bare_repository(folder: str) -> bool:
 
 
 def is_in_a_repository(path: str) -> bool:
-    """Return True if an absolute path, or a folder above it, has what a `.git` has."""
+    """Return True if an absolute path, or a folder above it, has what a `.git` has.
+
+    Also for a file `HEAD`, with which a folder becomes one, where there is no `.git`.
+    """
     while path not in ("", "/"):
+        folder, _, name = path.rpartition("/")
+        if name.casefold() == "head" and not os.path.lexists(f"{folder}/.git"):
+            return True
         if all(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "objects", "refs")):
             return True
-        path = path.rpartition("/")[0]
+        path = folder
     return False
 
 

@@ -27,7 +27,10 @@ _RESERVED: Final = frozenset(
     | {"declare", "local", "export", "readonly", "let", "float", "integer", "private"}
 )
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_REDIRECT: Final = re.compile(r"([0-9]?)(>>|>|<)(?![<>&|(!])|([0-9]?)(>&)([0-9])(?=[\s;|]|\Z)")
+#: zsh takes `<1-5>` for a pattern of numbers.
+_REDIRECT: Final = re.compile(
+    r"([0-9]?)(>>|>|<(?!\d*-\d*>))(?![<>&|(!])|([0-9]?)(>&)([0-9])(?=[\s;|]|\Z)"
+)
 _NAME: Final = re.compile(r"[a-z]+(?=[\s;]|\Z)")
 _PROGRAM: Final = re.compile(r"[\w./][\w./+-]*|\[", re.ASCII)
 #: blanks, and a comment behind one; a backslash at the end of a line joins it to the next.
@@ -40,7 +43,7 @@ _TEXT: Final = re.compile(
 _END: Final = " \t\n;|&<>()"
 #: characters that stand for themselves in each shell, as do `HEAD~1` and `stash@{0}`.
 _BARE: Final = re.compile(
-    r"(?:[A-Za-z0-9_%+,./:@^=#-]|(?<=[A-Za-z0-9_^])~|(?<=@)\{\d+\}|(?=[^\x00-\x7f])\w)+"
+    r"(?:[A-Za-z0-9_%+,./:@^=#-]|(?<=[A-Za-z0-9_^])~|(?<=@)\{(?:\d+|u)\}|(?=[^\x00-\x7f])\w)+"
 )
 #: what does so where a word begins.
 _FIRST: Final = re.compile(
@@ -49,7 +52,10 @@ _FIRST: Final = re.compile(
 _EXPANDS: Final = re.compile(r"[*?]|\[[!^]?[A-Za-z0-9_.-]+\]")
 _ESCAPED: Final = re.compile(r"\\[\n!-/:-@\[-`{-~ ]")
 _IN_QUOTES: Final = re.compile(r'(?:[^"$`\\]|\\["$`\\]|\\(?![\n"$`\\])|\$(?=["| ]))+')
-_VARIABLE: Final = re.compile(r"\$(?:(\?)|([a-z][a-z0-9]*)(?![A-Za-z0-9_])|\{([a-z][a-z0-9]*)\})")
+#: zsh takes a part of the value in `$f[1]` and `$f:t`, also in quotes.
+_VARIABLE: Final = re.compile(
+    r"\$(?:(?:(\?)|([a-z][a-z0-9]*)(?![A-Za-z0-9_]))(?!\[|:[^\s\"])|\{([a-z][a-z0-9]*|\?)\})"
+)
 #: what no line has that is read: characters that nobody sees, and blanks that are none to a shell.
 _ODD: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|[^\x00-\x7f\S]")
 #: how deep loops and conditions may stand in each other.
@@ -218,7 +224,8 @@ class _Reader:
 
     def _loop(self) -> Loop:
         self._take("for")
-        if not _NAMES.fullmatch(name := re.split(r"[\s;]", self._text[self.at :], maxsplit=1)[0]):
+        name = re.split(r"[\s;]", self._text[self.at :], maxsplit=1)[0]
+        if not _NAMES.fullmatch(name) or name in self._loops:
             self._odd()
         self.at += len(name)
         self._blanks()
@@ -339,7 +346,7 @@ class _Reader:
             if found := _IN_QUOTES.match(self._text, self.at):
                 pieces.append(re.sub(r'\\(["$`\\])', r"\1", self._taken(found)))
             elif found := _VARIABLE.match(self._text, self.at):
-                if not found[1] and (found[2] or found[3]) not in self._loops:
+                if (found[1] or found[2] or found[3]) not in ("?", *self._loops):
                     self._odd()
                 pieces.append(f"{MARK}{self._taken(found)}{MARK}")
             else:

@@ -127,6 +127,29 @@ class Ruleset:
         forms = [given, *_without_options(given)]
         return next((rule for rule in found if _may_be(rule.pattern, forms)), None)
 
+    def refusing_expanded(
+        self, action: Action, words: Sequence[str], expands: Collection[int]
+    ) -> Rule | None:
+        """Return a rule about a command in which patterns of a shell stand for names of files.
+
+        `expands`: the places of those words. A file may be named `push`, or `-rf`.
+        """
+        if not any(expands):
+            return None
+        name = wrappers.base(words[0].casefold())
+        for rule in self._beginning(action, (words[0].casefold(), name)):
+            named = [each for each in _words(rule.pattern)[1:] if each != "*"]
+            forms = (
+                [each for each in named if fnmatchcase(each, word)] or [word]
+                if at in expands
+                else [word]
+                for at, word in enumerate(words)
+            )
+            given = tuple(each for form in forms for each in form)
+            if given != tuple(words) and _may_be(rule.pattern, [given, *_without_options(given)]):
+                return rule
+        return None
+
     def refusing_named(
         self, action: Action, names: Collection[str], words: Sequence[str]
     ) -> Rule | None:

@@ -126,7 +126,7 @@ class _Walk:
     def _led(self, words: tuple[Word, ...], here: tuple[str, ...]) -> tuple[str, ...]:
         """Return the folders to which `cd` with these words leads; raises Unclear."""
         to = words[0] if len(words) == 1 else Word("")
-        plain = to.text[:1] not in ("", "-") and posix.MARK not in to.text
+        plain = to.text[:1] not in ("", "-", "+") and posix.MARK not in to.text
         if not plain or to.expands != to.text.startswith("~") or re.search(r"[*?\[]", to.text):
             raise Unclear("it is not known to which folder `cd` leads")
         found = [os.path.join(folder, paths.at_home(to.text, self._place.home)) for folder in here]

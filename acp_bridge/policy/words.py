@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+from urllib.parse import unquote
 
 from acp_bridge.policy import programs
+from acp_bridge.policy.harmless import objection
 from acp_bridge.policy.shell import Command
 from acp_bridge.policy.wrappers import base
 
@@ -17,6 +19,8 @@ _LETTERS: Final = re.compile(r"-[^-][A-Za-z0-9]*")
 _GLOBS: Final = frozenset({"-g", "--glob", "--iglob", "--include"})
 #: what parts `HEAD:path`, `:(icase)path` and `-L1,2:path`.
 _OF_GIT: Final = re.compile(r":(?:\([^)]*\)|[!^/]*)")
+#: the address of a folder.
+_FILE: Final = re.compile(r"file://[^/]*(/.*)", re.IGNORECASE | re.DOTALL)
 #: the most characters that a name on a disk can have.
 _LONGEST_NAME: Final = 255
 
@@ -34,6 +38,8 @@ class Word:
     changes_below: bool
     #: it is a `.git` that the command may replace by copying, if there is one.
     hidden: bool = False
+    #: the command surely only reads.
+    reads: bool = False
 
     @property
     def is_glob(self) -> bool:
@@ -45,15 +51,21 @@ def files(command: Command) -> Iterator[Word]:
     """Give the words of a command that may name files."""
     copies = programs.copies(command.words)
     of_git = base(command.words[0]) == "git"
-    changes = not (copies or command.guessed or programs.only_reads(command.words))
+    only_reads = programs.only_reads(command.words)
+    reads = only_reads and not (command.guessed or objection(command))
+    changes = not (copies or command.guessed or only_reads)
     for at, word in enumerate(command.words[1:], 1):
         expands = at in command.expands
         for text, sure in _parts(word):
             # Behind a `cd`, letters of an option (`ls -la`) are not taken for a file's name.
             moved = command.moved and (sure or not text.isalnum())
-            yield Word(text, expands, moved, changes and sure)
+            names_commit = of_git and text.endswith("HEAD")
+            changes_it = changes and sure and not names_commit
+            yield Word(text, expands, moved, changes_it, reads=reads)
         for text in _OF_GIT.split(word)[1:] if of_git else ():
             yield Word(text, expands, command.moved, changes_below=False)
+        if of_git and (found := _FILE.fullmatch(word)):
+            yield Word(unquote(found[1]), expands, command.moved, changes_below=True)
     for text in programs.written_by_copying(command.words) if copies else ():
         expands, hidden = bool(re.search(r"[*?\[]", text)), text.endswith("/.git")
         yield Word(text, expands, command.moved, changes_below=True, hidden=hidden)

@@ -316,6 +316,14 @@ def test_what_is_too_much_to_be_looked_at_can_not_be_trusted(
         ("PWD=tools; $PWD/a.sh", "$PWD/a.sh"),
         ("cat < $d/x", "$d/x"),
         ("cat < ../$d", "../$d"),
+        ('sh "$(cat name)"', '"$(cat name)"'),
+        ("f=$(cat name); . $f", "$f"),
+        ("timeout 5 $x", "$x"),
+        ("nice -n 5 python3 -u $x", "$x"),
+        ("2>&1 > /dev/null $x", "$x"),
+        ("HOME+=x; $HOME/a.sh", "$HOME/a.sh"),
+        ("mapfile HOME < name; $HOME/a.sh", "$HOME/a.sh"),
+        ("select HOME in x; do $HOME/a.sh; done", "$HOME/a.sh"),
     ],
 )
 def test_hooks_that_name_a_file_which_only_their_shell_knows_are_not_trusted(
@@ -344,6 +352,9 @@ def test_hooks_that_name_a_file_which_only_their_shell_knows_are_not_trusted(
         "echo $x ${y:-z}",
         "test $? = 0 || exit $?",
         "checks/*.sh",
+        "python3 -c 'print(1)' \"$x\"",
+        'sh -e checks/a.sh "$x"',
+        'make >&2 "$x"',
         "'./$f.sh' x",
     ],
 )

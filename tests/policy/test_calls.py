@@ -60,6 +60,10 @@ def test_all_that_stands_beside_a_command_counts(raw: dict[str, Any], decision: 
         ({"path": "out/a", "diff": "--- a/out/a\n+++ b/other\n"}, "ask"),
         ({"path": "out/a", "diff": "--- a/out/a\n+++ b/out/a\n"}, "allow"),
         ({"path": "out/a", "diff": "--- /dev/null\n+++ b/out/a\n"}, "allow"),
+        # git names the file of a binary patch, and of a change of rights, there alone
+        ({"path": "out/a", "diff": "diff --git a/b b/b\nGIT binary patch\nliteral 1"}, "ask"),
+        ({"patch": "diff --git a/b b/b\nold mode 100644\nnew mode 100755"}, "ask"),
+        ({"patch": "diff --git a/out/b b/out/b\nindex 1..2\n--- a/out/b\n+++ b/out/b\n"}, "allow"),
         ({"changes": {"out/a": {"type": "update"}}}, "allow"),
         ({"changes": {"out/a": {"type": "update"}, "b": {"type": "delete"}}}, "ask"),
         ({"path": "out/a", "input": {"fileChanges": {"b": {}}}}, "ask"),
@@ -67,6 +71,15 @@ def test_all_that_stands_beside_a_command_counts(raw: dict[str, Any], decision: 
 )
 def test_each_path_counts_however_deep_it_stands(raw: dict[str, Any], decision: str) -> None:
     assert _decided("edit", **raw) == decision
+
+
+def test_blanks_around_a_path_hide_it_from_no_refusal() -> None:
+    text = 'deny = ["Read(**/.env)"]\nallow = ["Read", "Search"]'
+    for path in (".env ", "\t.env", " src/../.env\u00a0"):
+        assert judged(text, call_of({"kind": "read", "rawInput": {"path": path}})).action == "deny"
+        assert judged(text, call_of({"kind": "read", "locations": [{"path": path}]})).deny
+    search = {"kind": "search", "rawInput": {"pattern": "KEY", "glob": ".e\\nv"}}
+    assert judged(text, call_of(search)).action == "ask"
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "a/" * 5000])

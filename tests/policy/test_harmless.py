@@ -17,7 +17,8 @@ ALLOWS = """allow = ["Bash(git *)", "Bash(sed *)", "Bash(sort *)", "Bash(npm *)"
  "Bash(tar *)", "Bash(man *)", "Bash(python3 *)", "Bash(node *)", "Bash(make *)", "Bash(pytest *)",
  "Bash(uniq *)", "Bash(file *)", "Bash(rg *)", "Bash(echo *)", "Bash(cargo *)", "Bash(go *)",
  "Bash(perl *)", "Bash(docker *)", "Bash(gh *)", "Bash(deno *)",
- "Bash(mine *)", "Bash(xxd *)", "Bash(zip *)", "Bash(split *)"]"""
+ "Bash(yarn *)", "Bash(bun *)", "Bash(pnpm *)", "Bash(mvn *)", "Bash(dotnet *)", "Bash(test *)",
+ "Bash(printf *)", "Bash(mine *)", "Bash(xxd *)", "Bash(zip *)", "Bash(split *)"]"""
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,37 @@ ALLOWS = """allow = ["Bash(git *)", "Bash(sed *)", "Bash(sort *)", "Bash(npm *)"
         "go test -race -count=1 ./...",
         "uniq -c x",
         "mine --exec anything -c x",
+        "sed -n '10,40p;60,$p' x",
+        "sed -n -e 1,5p -e '/a/,+3p' x",
+        "sed -n '1,10!p' x",
+        "git log --topo-order --source -L 1,2:f",
+        "git diff --histogram -M --function-context",
+        "git rev-parse --abbrev-ref @{u}",
+        "git config user.name",
+        "git branch -D old",
+        "git commit -F note",
+        "git grep -n x -- '*.py'",
+        "git --version",
+        "rg --no-messages --max-columns 200 x",
+        "npm install --save-dev x",
+        "npm config get registry",
+        "npm run build -w app",
+        "npm -v",
+        "yarn install --frozen-lockfile",
+        "cargo build --target x",
+        "cargo --version",
+        "go test -coverprofile=c.out ./...",
+        "go run ./x --config y",
+        "node --test",
+        "node --experimental-vm-modules x.js",
+        "python3 -m json.tool x",
+        "python3 -m venv .venv",
+        "pytest -rN",
+        "[ -t 1 ]",
+        'test "$?" -eq 0',
+        "printf '%-20s|%b 100%%\\n' a b",
+        "printf '%d files\\n' 3",
+        "printf -- '---\\n'",
     ],
 )
 def test_what_is_known_to_be_harmless_is_allowed_by_a_prefix(command: str) -> None:
@@ -77,7 +109,9 @@ def test_what_is_known_to_be_harmless_is_allowed_by_a_prefix(command: str) -> No
         "sed -ne 'p;1e rm' y",
         "sed --expression='1e rm' y",
         "sed -f x y",
-        "sed '1p;2p' y",
+        "sed '1p;s/a/b/w x' y",
+        "sed -e '1e x' y",
+        "sed -n -e 1p -e 'w x' y",
         "git clone -u 'CMD' . y",
         "git clone 'ext::CMD' y",
         "git rebase -qx 'CMD' HEAD~1",
@@ -140,13 +174,42 @@ def test_what_is_known_to_be_harmless_is_allowed_by_a_prefix(command: str) -> No
         "pytest --confcutdir src",
         "cargo test --config x",
         "go test -exec CMD",
+        "go run -exec CMD .",
+        "go env -w GOFLAGS=-toolexec=CMD",
+        "cargo run --config CMD",
+        "cargo b --config CMD",
+        "bun /tmp/x.ts",
+        "dotnet ../x.dll",
+        "mvn exec:exec -Dexec.executable=CMD",
+        "npm x CMD",
+        "npm exe CMD",
+        "npm exec",
+        "npm pub",
+        "npm config set script-shell CMD",
+        "pnpm config set script-shell CMD",
+        "yarn node -e CODE",
+        "bun x CMD",
+        "deno run x.ts",
+        "echo CODE | node inspect x.js",
+        "tar tf host:x",
+        "tar -tf host:x",
+        "git init --bare x",
+        "git config edit",
+        # what a shell calculates with: it may set PATH, or run what is in the brackets
+        "test -v 'a[PATH=0]'",
+        "[ -v 'a[PATH=0]' ]",
+        "test -t PATH=0",
+        "test PATH=0 -eq 0",
+        "printf %d PATH=0",
+        "printf '%*s' PATH=0 x",
+        "printf -- %d PATH=0",
     ],
 )
 def test_what_is_not_known_to_be_harmless_is_allowed_word_for_word_alone(
     command: str, tmp_path: Path
 ) -> None:
     assert of_command(ALLOWS, command, place(tmp_path)) == "ask"
-    if "|" not in command and "*" not in command and "#" not in command:
+    if "|" not in command and "[" not in command and "*" not in command and "#" not in command:
         quoted = command.replace("\\", "\\\\").replace('"', '\\"')
         assert of_command(f'allow = ["Bash({quoted})"]', command, place(tmp_path)) == "allow"
 
@@ -182,3 +245,41 @@ def test_the_command_of_a_deny_in_an_option_that_is_not_known_is_a_persons_to_al
     text = 'deny = ["Bash(rm *)"]\nallow = ["Bash"]'
     judgement = judged(text, decide.example(Tool.BASH, command))
     assert judgement.deny or (judgement.protected and judgement.ask)
+
+
+def test_a_program_whose_every_word_may_be_code_is_the_users_where_the_users_rule_names_it() -> (
+    None
+):
+    assert of_command('allow = ["Bash(npm exec *)"]', "npm exec tsc -p x") == "allow"
+    assert of_command('allow = ["Bash(deno run *)"]', "deno run x.ts") == "allow"
+    assert of_command('allow = ["Bash(npm config set *)"]', "npm config set x y") == "allow"
+
+
+def test_a_loop_gives_printf_and_test_no_words_that_nobody_has_read() -> None:
+    text = 'allow = ["Bash(printf *)", "Bash(test *)", "Bash(ls *)"]'
+    assert of_command(text, 'for i in *; do printf "$i" PATH=0; done') == "ask"
+    assert of_command(text, 'for i in *; do test "$i" x; done') == "ask"
+    assert of_command(text, 'for i in *; do [ -f "$i" ] && ls; done') == "allow"
+    assert of_command(text, 'for i in 1 2; do printf "%d" "$i"; done') == "allow"
+
+
+@pytest.mark.parametrize(
+    ("command", "decision"),
+    [
+        ('for f in push; do git "$f" origin; done', "deny"),
+        ('for f in publish; do mine "$f"; done', "deny"),
+        ('for f in rm; do mine --with "$f" x; done', "ask"),
+        ("mine publis?", "ask"),
+        ("mine p*", "ask"),
+        ('for f in p*; do mine "$f"; done', "ask"),
+        ("cp *", "ask"),  # one may be named `-rf`
+        ("cp *.txt x", "allow"),
+        ('for f in a b; do git add "$f"; done', "allow"),
+    ],
+)
+def test_a_deny_is_found_in_what_a_loop_and_the_names_of_files_make_of_a_word(
+    command: str, decision: str
+) -> None:
+    denied = '"Bash(git push *)", "Bash(mine publish *)", "Bash(rm *)", "Bash(cp -rf *)"'
+    allowed = '"Bash(git *)", "Bash(mine *)", "Bash(cp *)"'
+    assert of_command(f"deny = [{denied}]\nallow = [{allowed}]", command) == decision

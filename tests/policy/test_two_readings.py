@@ -68,6 +68,13 @@ ALLOWED = [
     '[ "$?" = 0 ] && ls',
     "test -d src && ls src",
     'echo "done: $?"',
+    'echo "done: ${{?}}"',
+    'for f in src tests; do echo "$f:"; ls "${{f}}"; echo "$f: $?"; done',
+    'for f in src/*.py; do [ -f "$f" ] && head -5 "$f"; done',
+    "find . -name '*.py' -not -path '*/.git/*' | head -50",
+    "grep -rn x . --exclude-dir=.git",
+    "ls -la .git",
+    "NODE_ENV=test npm test",
     'echo "a" && echo "b"',
     "# what is there\nls # all of it",
     "wc -l src/*.py",
@@ -108,6 +115,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "tests").mkdir()
     (tmp_path / "out").symlink_to("/tmp")
     (tmp_path / "src" / "link").symlink_to("/tmp")
+    (tmp_path / "+0").mkdir()
     (tmp_path / ".env").touch()
     return tmp_path
 
@@ -130,6 +138,13 @@ DIFFERING = [
     "ls ] ]",
     "cat -2>/dev/null",
     "ls 10</dev/null",
+    # zsh: a part of a variable's value, which it also calculates with, a pattern of numbers
+    'for f in x.env; do cat "$f[2,5]"; done',
+    "for b in 'n[$(ls)]'; do for n in 5; do echo \"$n[b]\"; done; done",
+    'for f in a/.env; do cat "$f:t"; done',
+    'echo "$?[1]"',
+    "cat <-> src/f",
+    "cat a<1-5>src/f",
     # what is not read at all
     "ls &",
     "ls &> src/f",
@@ -142,6 +157,7 @@ DIFFERING = [
     'ls "$HOME"',
     'ls "$x"',
     "for PATH in .; do ls; done",
+    'for f in a; do for f in .env; do ls; done; cat "$f"; done',
     "for path in .; do ls; done",
     'for f in ls; do "$f"; done',
     "for f in a; do ls $f; done",
@@ -207,6 +223,7 @@ def test_an_assignment_that_may_make_a_program_do_more_is_asked_about(
         "cd out && cat ../x",
         "cd src/link && ls",
         "cd - && ls",
+        "cd +0 && ls",
         "cd && ls",
         "cd .. && ls",
         "cd / && ls",
@@ -288,6 +305,9 @@ def test_a_word_that_matches_a_star_beside_a_slash_stays_below_it(
         "grep -rh --include='.e*' KEY .",
         "rg -g '.e*' KEY",
         "rg -g.e* KEY",
+        "rg -g '**/.{env}' KEY",
+        r"rg -g '.e\nv' KEY",
+        r"git grep KEY -- '.e\nv'",
     ],
 )
 def test_a_path_is_found_in_the_ways_in_which_git_and_grep_name_one(
@@ -302,6 +322,14 @@ def test_a_folder_that_is_a_repository_without_its_name_is_guarded_as_one(projec
     bare = project / "src" / "bare"
     for name in ("objects", "refs"):
         (bare / name).mkdir(parents=True)
+    for command in (
+        "echo x > src/bare/HEAD && cd src/bare && git status",
+        "cp src/HEAD src/bare",
+        "mv src/x src/bare/HEAD",
+        "cd src/bare && tee HEAD",
+    ):
+        assert of_command('allow = ["Bash", "Edit(src/**)"]', command, place(project)) == "ask"
+    assert of_command('allow = ["Bash"]', "git reset HEAD", place(project)) == "allow"
     text = 'allow = ["Bash", "Edit(src/**)"]'
     assert of_command(text, "echo x > src/bare/config", place(project)) == "allow"
     (bare / "HEAD").touch()
@@ -310,3 +338,25 @@ def test_a_folder_that_is_a_repository_without_its_name_is_guarded_as_one(projec
     assert of_command(text, "cd src/bare && git status", place(project)) == "ask"
     assert of_command(text, "git -C src/bare status", place(project)) == "ask"
     assert of_command(text, "cd src/bare && ls", place(project)) == "allow"
+    assert of_command(text, f"git push file://{bare} main", place(project)) == "ask"
+    assert of_command('allow = ["Bash(git *)"]', "git log", place(bare)) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "decision"),
+    [
+        ("./run.sh", "./run.sh", "allow"),
+        ("./run.sh", "cd src && ./run.sh", "ask"),
+        ("sh x.sh", "sh x.sh", "allow"),
+        ("sh x.sh", "cd src && sh x.sh", "ask"),
+        ("make test", "cd src && make test", "allow"),
+        ("./build*", "./build.sh", "allow"),
+        ("./build*", "./build/../evil", "ask"),
+        ("cat docs*", "cat docs/../../x", "ask"),
+    ],
+)
+def test_a_rule_names_a_program_of_the_sessions_folder_and_no_other_of_that_name(
+    rule: str, command: str, decision: str, project: Path
+) -> None:
+    text = f'allow = ["Bash({rule})", "Bash(cd *)"]'
+    assert of_command(text, command, place(project)) == decision
