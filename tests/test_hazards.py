@@ -33,7 +33,7 @@ NUMBERS = [
     *(f"V{n}" for n in range(1, 11)),
     *(f"F{n}" for n in range(1, 5)),
     "U1",
-    *(f"A{n}" for n in range(1, 3)),
+    *(f"A{n}" for n in range(1, 4)),
     *(f"X{number}" for number in range(1, 4)),
     "N1",
     "N2",

@@ -90,7 +90,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "permissions": Command(
         "how your rules decide about a command (docs/permissions.md)",
         "commands.permissions",
-        "check",
+        "check|use",
     ),
     "doctor": Command("look if all is well, and say what to do if not", "commands.doctor.command"),
     "key": Command(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.agents import origin
+from acp_bridge.cli import consent
 from acp_bridge.cli.harmless import exact
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import Parser
@@ -92,10 +93,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _trust(home: Path, folder: Path) -> int:
-    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        return _fail(
-            "only a person at a terminal can trust a project: stdin and stdout must be one"
-        )
+    why, code = consent.hindrance("change what is trusted", "trust a project")
+    if why:
+        return _fail(why, code)
     there = [part for part in (_HOOKS, _RULES) if os.path.lexists(folder / part.file)]
     if not there:
         return _fail(
@@ -119,7 +119,7 @@ def _ask(home: Path, folder: Path, part: _Part) -> int:
     print("\n".join(shown))
     if not files:
         return 0
-    if not _says_yes(part.question):
+    if not consent.says_yes(part.question):
         print("Not trusted: only the whole word yes is consent.")
         return 1
     # The hashes of the files as they were shown are recorded: a change meanwhile ends the trust.
@@ -165,15 +165,7 @@ def _shown(folder: Path, hooks: Sequence[Hook], files: dict[str, str]) -> list[s
         lines += [f"      {exact(line)}" for line in hook.shown.split("\n")]
     lines += ["", "Files that are trusted as they are now:", ""]
     lines += [f"  {digest[:16]}  {exact(name)}" for name, digest in files.items()]
-    return [*lines, "", "What these start in turn (a Makefile, tests) is not looked at.", ""]
-
-
-def _says_yes(question: str) -> bool:
-    try:
-        return input(f"{question} [yes/no] ").strip() == "yes"
-    except (EOFError, KeyboardInterrupt):
-        print()
-        return False
+    return [*lines, "", "What these files start in turn (a Makefile, tests) is not covered.", ""]
 
 
 def _list(home: Path) -> int:

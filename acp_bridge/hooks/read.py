@@ -9,6 +9,7 @@ from pathlib import Path
 
 from acp_bridge.hooks import config, trust
 from acp_bridge.hooks.definitions import Hook
+from acp_bridge.hooks.find import may_be_there
 from acp_bridge.hooks.found import FoundHooks, Project
 from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE
 from acp_bridge.updates import notices
@@ -78,7 +79,7 @@ def _of_home(path: Path) -> FoundHooks | None:
 
 def _of_project(home: Path, folder: Path) -> FoundHooks | None:
     at = trust.record_path(home, str(folder))
-    known = os.path.lexists(at)
+    known = may_be_there(at)
     try:
         record = trust.read_record(at)
     except OSError:
@@ -98,8 +99,9 @@ def _of_project(home: Path, folder: Path) -> FoundHooks | None:
     content, hooks = loaded
     try:
         differs = trust.changed(record.files, trust.hashes(folder, content, hooks))
-    except trust.NotTrustable:
-        differs = [path]
+    except trust.NotTrustable as why:
+        said = notices.bad_hooks(path, str(why))
+        return FoundHooks(notices=(said,), person_asked=True, files={path: None})
     if differs:
         said = notices.changed_hooks(differs, str(folder))
         return FoundHooks(notices=(said,), person_asked=True, files={path: None})

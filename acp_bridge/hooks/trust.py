@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.hooks.definitions import Hook
+from acp_bridge.hooks.made_names import made_name
 from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 
 #: how many bytes of one file, and how many files of one project, can be trusted at most.
@@ -32,8 +33,14 @@ MOST: Final = 500
 
 #: the characters that may divide the names of files in a command.
 _BETWEEN: Final = re.compile(r"""[\s"'`;&|<>(){}=,:]+""")
+Mark = tuple[int, int, int, int]
+
 _VARIABLE: Final = re.compile(r"\$\{?\w+\}?/?")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+#: variables that every hook has.
+_OF_HOOKS: Final = ("CLAUDE_PROJECT_DIR", "PWD", "HOME")
 
 
 class NotTrustable(Exception):
@@ -71,13 +78,24 @@ def read_text(path: Path, largest: int) -> tuple[bytes, str] | None:
     try:
         content = read_file(path, largest)
         return content, content.decode()
-    except FileNotFoundError:
-        return None
+    except FileNotFoundError as error:
+        if not os.path.lexists(path):
+            return None
+        raise NotTrustable("it is a link that leads nowhere") from error
     except OSError as error:
         raise NotTrustable(f"it can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise NotTrustable(f"line {line}: it is not UTF-8") from error
+
+
+def mark(path: Path) -> Mark | None:
+    """Return what is different once a file has changed; None if nothing is known of the file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def check_own(path: Path) -> None:
@@ -101,6 +119,9 @@ def named_files(folder: Path, hooks: Iterable[Hook]) -> list[str]:
 
 def hashes(folder: Path, config: bytes, hooks: Iterable[Hook]) -> dict[str, str]:
     """Return a hash for `hooks.toml` and each file that the hooks name; raises NotTrustable."""
+    hooks = tuple(hooks)
+    for hook in hooks:
+        _refuse_made_names(folder, hook)
     found = {PROJECT_FILE: digest(config)}
     for name in named_files(folder, hooks):
         path = folder / name
@@ -172,6 +193,20 @@ def records(home: Path, kept: str = RECORDS) -> list[Record]:
         return []
     found = [record for path in paths if (record := read_record(path))]
     return sorted(found, key=lambda record: record.folder)
+
+
+def _refuse_made_names(folder: Path, hook: Hook) -> None:
+    """Raise NotTrustable if a command names a file that only its shell knows, when it runs."""
+
+    def is_folder(path: str) -> bool:
+        return (folder / path).is_dir()
+
+    if piece := made_name(hook.command, {*os.environ, *_OF_HOOKS}, is_folder):
+        raise NotTrustable(
+            f"a hook of {hook.event} runs or names {piece}, and which file that is only its shell"
+            " knows, when it runs. Write the file's path there, or put the command into a script"
+            " and name that"
+        )
 
 
 # --- what a command names ----------------------------------------------------------------------

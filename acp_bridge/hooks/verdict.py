@@ -33,6 +33,10 @@ class Permission(Enum):
     ASK = "ask"
 
 
+#: the same, the strictest last.
+_PERMISSIONS: Final = ("allow", "ask", "deny")
+
+
 @dataclass(frozen=True, slots=True)
 class Ran:
     """How a hook ended: `problem` if it did not end by itself, else its exit code."""
@@ -147,21 +151,24 @@ def _of_object(event: HookEvent, found: dict[str, Any]) -> Verdict:
 
 
 def _of_permission(found: dict[str, Any], own: dict[str, Any], reason: str) -> Verdict:
-    decision = own.get("decision", found.get("decision"))
-    if isinstance(decision, dict):  # of Claude Code's PermissionRequest
-        reason = _text(decision, "message") or reason
-        decision = decision.get("behavior")
-    said = own.get("permissionDecision", found.get("permissionDecision"))
-    if said is None:
-        said = {"approve": "allow", "block": "deny"}.get(str(decision), decision)
+    """Return what an object says of a permission: of several decisions in it the strictest."""
+    said = [each.get("permissionDecision") for each in (own, found)]
+    for decision in (own.get("decision"), found.get("decision")):
+        if isinstance(decision, dict):  # of Claude Code's PermissionRequest
+            reason = _text(decision, "message") or reason
+            decision = decision.get("behavior")
+        said.append({"approve": "allow", "block": "deny"}.get(str(decision), decision))
     if found.get("continue") is False:
-        said = "deny"
-    if said is None:
+        said.append("deny")
+    words = [each for each in said if each is not None]
+    for word in words:
+        if not isinstance(word, str) or word not in _PERMISSIONS:
+            raise _Odd(f"permissionDecision is {word!r:.40}, and not 'allow', 'deny' or 'ask'")
+    if not words:
         return Verdict()
-    if not isinstance(said, str) or said not in {each.value for each in Permission}:
-        raise _Odd(f"permissionDecision is {said!r:.40}, and not 'allow', 'deny' or 'ask'")
     why = _text(own, "permissionDecisionReason") or _text(found, "permissionDecisionReason")
-    return Verdict(permission=Permission(said), reason=why or reason or NO_REASON)
+    strictest = max(words, key=_PERMISSIONS.index)
+    return Verdict(permission=Permission(strictest), reason=why or reason or NO_REASON)
 
 
 def _text(holder: dict[str, Any], key: str) -> str:

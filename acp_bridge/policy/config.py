@@ -24,6 +24,12 @@ _MCP: Final = re.compile(r"mcp__[^\s()]+")
 class BadRules(Exception):
     """The file can't be used; the text says why, and on which line if that is known."""
 
+    def __init__(self, *why: str, rules: Rules | None = None) -> None:
+        """`why`: each mistake; `rules`: what the file says, if only its examples are wrong."""
+        super().__init__("; ".join(why))
+        self.each = why
+        self.rules = rules
+
 
 def parse(text: str, file: str) -> Rules:
     """Return the rules of a file's text; `file`: its name, kept in each rule. Raises BadRules."""

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import product
 
-from acp_bridge.policy import harmless, paths, wrappers
+from acp_bridge.policy import globs, harmless, paths, wrappers
 from acp_bridge.policy.addresses import is_from
 from acp_bridge.policy.definitions import (
     PATHS,
@@ -130,6 +130,7 @@ class _Judged:
         self._words = list(dict.fromkeys(words))
         found = (each for command in lines.commands for each in patterns(command))
         self._patterns = {each for each in found if re.search(r"[*?\[]", each)}
+        self._patterns.update(each for one in call.globs for each in globs.choices(one))
 
     def _followed(self) -> str:
         """Follow each line; returns why one can't be followed, empty if each can."""
@@ -164,9 +165,9 @@ class _Judged:
     def first(self, action: Action) -> Rule | None:
         """Return a rule of the list `action` that names the call or a part of it; else None."""
         call, rules = self._call, self._rules
-        if call.tool is Tool.MCP:
-            named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
-            return next(named, None)
+        named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
+        if (rule := next(named, None)) or call.tool is Tool.MCP:
+            return rule
         for rule in rules.of(action, Tool.MCP) if call.tool_title else ():
             if _may_be_named(rule, call.tool_title):
                 return rule
@@ -191,7 +192,8 @@ class _Judged:
         of_paths = self._rules.about_paths(action)
         if of_paths and self._is_unclear():
             return of_paths
-        names = [(rule, rule.pattern.rpartition("/")[2]) for rule in self._rules.of_paths(action)]
+        rules = filter(lambda rule: self._concerns(rule.tool), self._rules.of_paths(action))
+        names = [(rule, rule.pattern.rpartition("/")[2]) for rule in rules]
         for pattern in {each.rpartition("/")[2] for each in self._patterns} if names else ():
             for rule, name in names:
                 if "**" not in name and paths.may_be_named(pattern, name):
@@ -213,9 +215,7 @@ class _Judged:
         """Return the paths that a rule about this tool is compared with, as named and resolved."""
         if tool in self._named:
             return self._named[tool]
-        mine = tool in self._call.said or self._call.tool in (Tool.BASH, Tool.FETCH, None)
-        mine = mine or (tool is Tool.READ and Tool.SEARCH in self._call.said)
-        found = list(self._call.paths) if mine else []
+        found = list(self._call.paths) if self._concerns(tool) else []
         if tool is not Tool.SEARCH:
             wanted = tool is Tool.EDIT
             found += [each.path for each in self._redirects if each.writes or not wanted]
@@ -227,6 +227,12 @@ class _Judged:
         readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
         self._named[tool] = list(dict.fromkeys(readings))
         return self._named[tool]
+
+    def _concerns(self, tool: Tool) -> bool:
+        """Return True if rules about this tool are compared with the paths that the call names."""
+        call = self._call
+        searches = tool is Tool.READ and Tool.SEARCH in call.said
+        return searches or tool in call.said or call.tool in (Tool.BASH, Tool.FETCH, None)
 
     def _readings(self, path: str) -> tuple[str, ...]:
         if path not in self._read:
@@ -243,7 +249,8 @@ class _Judged:
     def protected(self) -> str:
         """Return a path to which the call may write and no rule may allow that; empty: none."""
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
-        names = list(self._call.paths) if writing and not self._call.commands else []
+        writing = writing and not self._call.commands
+        names = list(self._call.paths) if writing else []
         names += [each.text for each in self._words if each.changes_below]
         for name in dict.fromkeys(names):
             if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
@@ -257,8 +264,9 @@ class _Judged:
         for name in filter(None, dict.fromkeys(names)):
             if any(_is_guarded(each, self._place.protected) for each in self._readings(name)):
                 return name
-        globs = [each.text for each in self._words if each.is_glob]
-        found = next((each for each in globs if self._may_be_protected(each)), "")
+        wild = [each.text for each in self._words if each.is_glob]
+        wild += self._call.globs if writing else ()
+        found = next((each for each in wild if self._may_be_protected(each)), "")
         return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
 
     def _may_lead_to(self, word: Word) -> bool:
@@ -294,7 +302,7 @@ class _Judged:
         mine = self._rules.of(Action.ALLOW, call.tool) if call.tool else ()
         match call.tool:
             case None:
-                return (), "it is not known what kind of tool this is"
+                return (), call.odd or "it is not known what kind of tool this is"
             case Tool.BASH if not call.commands:
                 return (), "the agent does not say which command it is"
             case Tool.BASH:
@@ -366,6 +374,8 @@ class _Judged:
         name = command.words[0]
         if wrappers.is_wrapper(command.words):
             return "other words than those of a rule"
+        if "/" in name and not _is_absolute(name) and folders != (self._place.real,):
+            return "another folder"
         if name == "git" and any(map(paths.is_bare_repository, folders)):
             return "a folder that is a repository itself"
 
@@ -438,4 +448,4 @@ def _may_be_named(rule: Rule, title: str) -> bool:
 
 
 def _is_named(rule: Rule, call: Call) -> bool:
-    return bool(call.name) and glob(rule.pattern).fullmatch(call.name) is not None
+    return any(glob(rule.pattern).fullmatch(each) is not None for each in call.names)

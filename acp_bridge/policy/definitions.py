@@ -101,6 +101,36 @@ class Rules:
             (only, rule) for only, rules in parts for rule in rules if rule.action is Action.ALLOW
         ]
 
+    @property
+    def _each(self) -> dict[str, Action]:
+        """Each rule in a short text with its list, agent and folder, and its list."""
+        parts = [("", self.rules)]
+        for only in self.only:
+            where = ", ".join(filter(None, (only.agent, only.folder)))
+            parts.append((f" ({where})", only.rules))
+        return {
+            f"{rule.action} {rule.text}{where}": rule.action
+            for where, rules in parts
+            for rule in rules
+        }
+
+    @property
+    def allowed(self) -> list[str]:
+        """Each rule that allows something, in a short text with its agent and folder."""
+        return [each for each, action in self._each.items() if action is Action.ALLOW]
+
+    def loosened_since(self, before: Rules) -> list[str]:
+        """Return what these rules leave to agents that those `before` did not, in short texts."""
+        now, then = self._each, before._each
+        allows = [each for each in self.allowed if each not in then]
+        gone = [each for each in then if then[each] is not Action.ALLOW and each not in now]
+        words: list[tuple[str, Action | None, Action | None]] = [
+            ("default", self.default, before.default),
+            ("unattended", self.unattended, before.unattended),
+        ]
+        gone += [f"{name} = deny" for name, new, old in words if old == "deny" != new]
+        return [*allows, *(f"removed {each}" for each in gone)]
+
     def of(self, *actions: Action) -> Rules:
         """Return a copy that has only the rules of these lists, and no examples."""
 
@@ -120,8 +150,10 @@ class Call:
     tool: Tool | None = None
     #: every tool that it was ever said to be, for refusals.
     said: frozenset[Tool] = frozenset()
-    #: the name of an MCP tool, `mcp__server__tool`.
-    name: str = ""
+    #: why no rule can allow it, if that is not that its kind is unknown.
+    odd: str = ""
+    #: each name that it gives its MCP tool, `mcp__server__tool`; more than one only if they differ.
+    names: tuple[str, ...] = ()
     #: each command line that the call names.
     commands: tuple[str, ...] = ()
     #: the title of a call that runs a command and doesn't say which: it may be refused by it.
@@ -132,6 +164,8 @@ class Call:
     texts: tuple[str, ...] = ()
     #: each path that the call names.
     paths: tuple[str, ...] = ()
+    #: those of its texts that are patterns of files' names.
+    globs: tuple[str, ...] = ()
     #: the address that is fetched.
     url: str = ""
     #: every address in its input and title, for refusals.
@@ -166,7 +200,7 @@ class Judgement:
     why: str = ""
     #: True if the person alone may allow the call, so that no hook may.
     protected: bool = False
-    #: True if the rules could not be read in time: what can't be asked of a person is refused then.
+    #: True if it is not known what the rules refuse: what can't be asked of a person is refused.
     unjudged: bool = False
     allowed: tuple[Rule, ...] = ()
     default: Action = Action.ASK
@@ -179,3 +213,19 @@ class Judgement:
         if self.ask or self.protected:
             return Action.ASK
         return Action.ALLOW if self.allowed else self.default
+
+    @property
+    def _leniency(self) -> int:
+        """How much it leaves to hooks and persons: it is compared with that of others."""
+        found = (self.deny, self.protected, self.ask, not self.allowed and self.default == "deny")
+        return next((at for at, each in enumerate(found) if each), 5 if self.allowed else 4)
+
+    def and_also(self, other: Judgement) -> Judgement:
+        """Return what is allowed only if this and the other judgement allow it: the stricter one.
+
+        A `default` that denies counts as a rule, beside a judgement that would ask.
+        """
+        strict, lenient = sorted((self, other), key=lambda each: each._leniency)
+        if strict.action is Action.ASK and lenient.action is Action.DENY:
+            return Judgement(deny=Rule(Action.DENY, Tool.BASH, "", 'default = "deny"'))
+        return strict

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,11 +10,14 @@ from typing import TYPE_CHECKING
 import anyio
 
 from acp_bridge import errors
+from acp_bridge.hooks.find import may_be_there
+from acp_bridge.policy import opened
 from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
 from acp_bridge.protocol import Json
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.settings import Settings
+from acp_bridge.updates import rule_notices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,23 +30,29 @@ class FoundRules:
     """Judges what an agent asks by the rules of its session, in bounded time."""
 
     def __init__(self, settings: Settings, cwd: str) -> None:
-        """`cwd`: the session's folder; its files of rules are read when a call is judged."""
+        """`cwd`: the session's folder; its files of rules are read when a call is judged.
+
+        What the user's file is now is kept, if it is there: nothing that it allows later counts
+        without the user (invariant A3).
+        """
         self._own = settings.rules or settings.home / OWN_FILE
         self._project = Path(cwd, PROJECT_FILE)
         self._settings = settings
         self._cwd = cwd
+        self._opened = opened.look(self._own, settings.home)
         self._rules: SessionRules | None = None
         # One at a time: what an agent asks behind another thing is not done before it.
         self._one = anyio.Lock()
+        #: the last call could not be judged, and a notice says so.
+        self._unjudged = False
         #: notices about files with mistakes that no client has been told yet.
         self.unsaid: list[str] = []
 
     @property
     def there(self) -> bool:
         """True if a file of rules is there, or was."""
-        return (
-            self._rules is not None or os.path.lexists(self._own) or os.path.lexists(self._project)
-        )
+        known = self._rules is not None or self._opened.content is not None
+        return known or may_be_there(self._own) or may_be_there(self._project)
 
     @property
     def deny_unattended(self) -> bool:
@@ -79,8 +87,6 @@ class FoundRules:
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]
     ) -> Judgement:
         """Judge in a thread; if that fails or takes too long, the judgement is to ask a person."""
-        from acp_bridge.policy.definitions import Judgement
-
         why = "the rules could not be read in time"
         try:
             with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
@@ -88,10 +94,16 @@ class FoundRules:
                     work = partial(self._judge_here, judge)
                     judgement, said = await in_thread(work, abandon_on_cancel=True)
                 self.unsaid += said
+                self._unjudged = False
                 return judgement
         except Exception as error:
             errors.internal(error, "a call can't be judged by the rules")
             why = "the rules can't judge it"
+        if not self._unjudged:
+            self._unjudged = True
+            self.unsaid.append(rule_notices.unjudged(why))
+        from acp_bridge.policy.definitions import Judgement
+
         return Judgement(why=why, protected=True, unjudged=True)
 
     def _judge_here(
@@ -102,6 +114,11 @@ class FoundRules:
         if self._rules is None:
             settings = self._settings
             self._rules = SessionRules(
-                self._own, self._project, settings.home, self._cwd, settings.agent_name
+                self._own,
+                self._project,
+                settings.home,
+                self._cwd,
+                settings.agent_name,
+                self._opened,
             )
         return judge(self._rules)

@@ -32,6 +32,8 @@ _PROGRAMS: Final = frozenset(words[0] for words in FOR_RULES)
 _MOST_WORDS: Final = max(map(len, FOR_RULES))
 _VERSIONED: Final = re.compile(r"(python|pypy|pip|perl|ruby|php|lua)[\d.]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
+#: options with which a program only tells of itself.
+_ABOUT: Final = frozenset({"--version", "-V", "--help", "-h"})
 _COUNT: Final = re.compile(r"\+\d+[a-zA-Z]?")
 #: an address for which git runs a program of that name.
 _HELPER: Final = re.compile(r"[\w+-]+::")
@@ -44,7 +46,7 @@ _CODE: Final = re.compile(
 _PLAIN_VALUE: Final = re.compile(r"[\w.,:+-]*")
 #: values of a variable of make that name no program.
 _SWITCH: Final = re.compile(r"\w+=(\d*|y|n|yes|no|true|false|on|off)")
-_ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n\[]|\\.)+/)"
+_ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)+/)"
 _PART: Final = r"(?:[^\\\n{0}]|\\[^\n])*"
 _SED: Final = re.compile(
     rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?(?:[pd=q]|"
@@ -72,10 +74,7 @@ def objection(command: Command, own: int = 1, outside: Outside = lambda path: Fa
     count, row = _row((name, *words[1:]))
     if row is None:
         return _not_listed(name, words, own)
-    begin = max(count, own)
-    if name in OF_THE_PROJECT and (found := _leading_out(words[begin:], outside)):
-        return found
-    return _Words(command, name, row).odd(begin)
+    return _Words(command, name, row, outside).odd(count, own)
 
 
 def _not_listed(name: str, words: tuple[str, ...], own: int) -> str:
@@ -103,30 +102,35 @@ def _row(words: tuple[str, ...]) -> tuple[int, frozenset[str] | None]:
 class _Words:
     """The words behind those that name a row."""
 
-    def __init__(self, command: Command, name: str, row: frozenset[str]) -> None:
+    def __init__(self, command: Command, name: str, row: frozenset[str], outside: Outside) -> None:
         self._command = command
         self._row = row
         self._of_project = name in OF_THE_PROJECT
         self._makes = name == "make"
+        self._outside = outside
 
-    def odd(self, begin: int) -> str:
-        """Return the first word from the place `begin` on that is not known to be harmless."""
+    def odd(self, begin: int, own: int) -> str:
+        """Return the first word from the place `begin` on that is not known to be harmless.
+
+        `own`: the place before which words are the user's.
+        """
         words, operands = self._command.words, 0
         for at in range(begin, len(words)):
             word = words[at]
-            if self._begins_with_a_star(at):
+            if at >= own and (self._begins_with_a_star(at) or self._leads_out(word)):
                 return word
             if word == "--" and word in self._row:
-                return self._behind(at + 1)
+                return self._behind(max(at + 1, own))
             if is_operand(word) or _COUNT.fullmatch(word):
                 operands += 1
                 if SCRIPT in self._row:
                     return ""
-                if not self._takes(word, operands):
+                if at >= own and not self._takes(word, operands):
                     return word
-            elif not self._is_harmless(at):
+            elif at >= own and not self._is_harmless(at):
                 return word
-        return words[0] if SCRIPT in self._row and begin == len(words) else ""
+        asks = _ABOUT.isdisjoint(words)
+        return words[0] if SCRIPT in self._row and asks else ""
 
     def _begins_with_a_star(self, at: int) -> bool:
         """Return True for a word that a shell may replace by an option."""
@@ -150,21 +154,20 @@ class _Words:
         return bool(_PLAIN_VALUE.fullmatch(value)) if joined else alone
 
     def _behind(self, begin: int) -> str:
-        """Return the first word behind a `--` that names code for what a program runs."""
+        """Return the first word behind a `--` that names code, or leads out of the project."""
         if not self._of_project:
             return ""
         behind = self._command.words[begin:]
-        return next((each for each in behind if _CODE.fullmatch(each) and len(each) > 2), "")
+        names_code = (each for each in behind if _CODE.fullmatch(each) and len(each) > 2)
+        return next(names_code, "") or next(filter(self._leads_out, behind), "")
 
-
-def _leading_out(words: tuple[str, ...], outside: Outside) -> str:
-    """Return the first word that names a path out of the session's folder."""
-    for word in words:
-        for part in (word, word.partition("=")[2]):
+    def _leads_out(self, word: str) -> bool:
+        """Return True for a word of a program of the project that names a path outside of it."""
+        for part in (word, word.partition("=")[2]) if self._of_project else ():
             path = "/" in part or part == ".." or part.startswith("~")
-            if path and ("://" in part or outside(part)):
-                return word
-    return ""
+            if path and ("://" in part or self._outside(part)):
+                return True
+        return False
 
 
 def _of_sed(words: tuple[str, ...]) -> str:

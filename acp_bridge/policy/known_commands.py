@@ -243,9 +243,9 @@ bun|npm|pnpm|yarn create|dlx|exec|explore|init|x:
 deno eval|repl|run:
 make: ... -B -j -k -n -s --always-make --dry-run --jobs --keep-going --silent
 make *: ...
-nodejs|node: <script> -v --no-warnings --test --trace-warnings --version -h --help
-lua|perl|php|ruby: <script> -v -w -W -l -n --version --help
-python: <script> -b -B -E -I -O -OO -q -s -S -u -v -V -h --version --help
+nodejs|node: <script> --no-warnings --test --trace-warnings --version -h --help
+lua|perl|php|ruby: <script> -l -n -w -W -V --version --help
+python: <script> -b -B -E -I -O -OO -q -s -S -u -V -h --version --help
 """
 
 #: programs that run the code of the project: a rule for them allows whatever it says
@@ -269,6 +269,8 @@ shred base64 column mkfifo export unset set local declare typeset readonly shift
 history git gh glab svn helm brew pip pip3 pipx uv poetry pdm conda npm pnpm yarn rustup gem
 composer pytest ruff mypy black eslint prettier tsc systemctl journalctl aws gcloud az terraform
 """)
+#: programs that a rule trusts whole, though the built-in agent has rows of theirs
+_WHOLE = _words("apt docker gh pip pip3 systemctl")
 #: programs of which nothing is harmless that is not listed
 LISTED_ALONE = _words("git tar")
 #: options of git before a subcommand that change nothing that a rule is about
@@ -288,7 +290,7 @@ def _spread(first_words: str) -> list[tuple[str, ...]]:
 
 
 def _for_rules() -> dict[tuple[str, ...], frozenset[str]]:
-    found = dict(KNOWN_COMMANDS)
+    found = {words: row for words, row in KNOWN_COMMANDS.items() if words[0] not in _WHOLE}
     parts = {"<log>": _LOG, "<diff>": _DIFF, "<grep>": _GREP}
     for row in _FOR_RULES.replace("\n ", " ").strip().splitlines():
         first_words, _, options = row.partition(": ")

@@ -10,3 +10,5 @@ OWN_FILE: Final = "permissions.toml"
 PROJECT_FILE: Final = ".acp_bridge/permissions.toml"
 #: the folder of the records of trust in projects' rules, in the data folder.
 RECORDS: Final = "trusted-rules"
+#: the folder of the records of what the user's own file may allow in sessions that are open.
+USED: Final = "used-rules"

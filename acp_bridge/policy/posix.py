@@ -348,16 +348,19 @@ class _Reader:
         return "".join(pieces)
 
     def _given(self, found: re.Match[str]) -> str:
-        """Read a text that `cat` is given; it is one however a shell counts quotes and brackets."""
-        text = found[3].rstrip("\n")
-        if (found[1] or found[2]) in text.split("\n"):
-            self._odd()
-        left = 0
-        for sign in re.findall(r"[()]", text):
+        """Read a text that `cat` is given, if each shell sees its end at the same place.
+
+        Old ones, such as the bash of macOS, count quotes and brackets in it.
+        """
+        text, rest = found[3].rstrip("\n"), self._text[found.end() :]
+        left, signs = 0, re.findall(r"[()]", text)
+        for sign in signs:
             left += 1 if sign == "(" else -1
-            if left < 0 or '"' in text:
+            if left < 0:
                 self._odd()
-        if left or re.search(r"[`\\]", text):
+        counted = "\\" in text or any(text.count(sign) % 2 for sign in "'\"`")
+        ends = (found[1] or found[2]) in text.split("\n")
+        if left or ends or (signs and '"' in text) or (counted and re.search(r"['\"`]", rest)):
             self._odd()
         quoted = "'" + text.replace("'", "'\\''") + "'"
         self.pieces += [self._text[self.copied : found.start()], quoted]

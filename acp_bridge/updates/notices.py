@@ -362,14 +362,6 @@ def bad_hooks(file: str, why: str) -> str:
     )
 
 
-def bad_rules(file: str, why: str) -> str:
-    """Return the notice of a file of rules that can't be used."""
-    return (
-        f"[acp-bridge] {as_code(file)}: {words(why)}. Until that is mended, what it refused before"
-        " is refused, and every other permission is asked of you."
-    )
-
-
 def rule_refused(title: str, rule: str) -> str:
     """Return the notice of a tool call that a rule has refused."""
     return f"[acp-bridge] Your rule refused {as_code(title)}: {words(rule)}"
@@ -386,15 +378,6 @@ def untrusted_hooks(folder: str) -> str:
         "[acp-bridge] This project has hooks of its own (`.acp_bridge/hooks.toml`). They are off:"
         f" {trust(folder)} on a terminal shows them, and turns them on for sessions"
         " that are opened after that."
-    )
-
-
-def untrusted_rules(folder: str, *, changed: bool) -> str:
-    """Return the notice of a project's rules that allow something and are not trusted."""
-    since = ", since the file changed after you trusted it" if changed else ""
-    return (
-        "[acp-bridge] The `allow` rules of this project (`.acp_bridge/permissions.toml`) do not"
-        f" count{since}: {trust(folder)} on a terminal shows them, and lets them count."
     )
 
 

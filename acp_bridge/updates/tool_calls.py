@@ -19,15 +19,16 @@ from acp_bridge.updates.wording import visible
 #: members of a call that don't say what it is to do.
 _STANDING: Final = ("sessionUpdate", "toolCallId", "status", "rawOutput")
 #: members that a question shows in a way of their own, or not at all.
-_KNOWN: Final = (*_STANDING, "title", "kind", "rawInput", "content", "locations", "_meta")
-_EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
+KNOWN: Final = (*_STANDING, "title", "kind", "rawInput", "content", "locations", "_meta")
+#: values of members that say nothing.
+EMPTY: Final[tuple[Any, ...]] = (None, "", [], {})
 #: names of members under which agents send what is run, in lower case, without `_` and `-`.
-_COMMANDS: Final = frozenset(
+COMMANDS: Final = frozenset(
     {"argv", "bash", "cmd", "code", "command", "commandline", "commands", "program", "script"}
     | {"shell", "shellcommand"}
 )
 #: names of members under which agents send the texts of a change, which its diff shows.
-_TEXTS: Final = frozenset(
+TEXTS: Final = frozenset(
     {"content", "contents", "filetext", "new", "newstr", "newstring", "newtext", "old", "oldstr"}
     | {"oldstring", "oldtext", "text"}
 )
@@ -64,7 +65,7 @@ def updated(call: Json, said: Json) -> Json:
 
     Members of an input that an update leaves out stay: agents send it in parts.
     """
-    now = {key: said[key] for key in said if key not in _STANDING and said[key] not in _EMPTY}
+    now = {key: said[key] for key in said if key not in _STANDING and said[key] not in EMPTY}
     before, raw = call.get("rawInput"), now.get("rawInput")
     if isinstance(before, dict) and isinstance(raw, dict):
         now["rawInput"] = {**before, **raw}
@@ -83,7 +84,7 @@ def asked(card: Json, request: Json) -> Json:
             whole[key] = list({_text(each): each for each in both}.values())
     if otherwise := _said_otherwise(card, whole):
         raw = whole.get("rawInput")
-        given = raw if isinstance(raw, dict) else {} if raw in _EMPTY else {"input": raw}
+        given = raw if isinstance(raw, dict) else {} if raw in EMPTY else {"input": raw}
         whole["rawInput"] = {**given, **otherwise}
     return whole
 
@@ -94,9 +95,9 @@ def _said_otherwise(card: Json, whole: Json) -> Json:
     before, raw = card.get("rawInput"), whole.get("rawInput")
     if isinstance(before, dict) and isinstance(raw, dict):
         found = {key: value for key, value in before.items() if raw.get(key) != value}
-    elif before not in (*_EMPTY, raw):
+    elif before not in (*EMPTY, raw):
         found = {"input": before}
-    if card.get("title") not in (*_EMPTY, whole.get("title")):
+    if card.get("title") not in (*EMPTY, whole.get("title")):
         found["title"] = card["title"]
     return {f"{key}{_ON_CARD}": value for key, value in found.items()}
 
@@ -186,11 +187,11 @@ def _lines(call: Json) -> list[str]:
     if full and line != full and not {full, full.strip("`")} & {text for _, text in commands}:
         lines.append(_line("title", full))
     lines += [_line(*each) for each in commands if line not in (each[1], f"`{each[1]}`")]
-    lines += _paths(call, {text for name, text in members if plain_name(name) not in _TEXTS})
+    lines += _paths(call, {text for name, text in members if plain_name(name) not in TEXTS})
     diffs = _diffs(call) if len(members) <= _COMPARED else []
     changed = [str(diff.get(key)) for diff in diffs for key in ("oldText", "newText")]
     for name, text in members:
-        of_diff = plain_name(name) in _TEXTS and any(text in each for each in changed)
+        of_diff = plain_name(name) in TEXTS and any(text in each for each in changed)
         in_title = plain_name(name) in _FILES and text in _words(call)
         if not (of_diff or in_title or (name, text) in commands):
             lines.append(_line(name, text))
@@ -202,10 +203,10 @@ def _members(call: Json) -> list[tuple[str, Any]]:
     """Return name and value of an input's members, and of parts of a call that ACP doesn't know."""
     raw = call.get("rawInput")
     given = list(raw.items()) if isinstance(raw, dict) else [("input", raw)]
-    given += [(name, value) for name, value in call.items() if name not in _KNOWN]
+    given += [(name, value) for name, value in call.items() if name not in KNOWN]
     given += [("content", each) for each in objects(call.get("content")) if _is_odd(each)]
     given += [("location", each) for each in objects(call.get("locations")) if each.keys() - _PLACE]
-    return [(name, value) for name, value in given if value not in _EMPTY]
+    return [(name, value) for name, value in given if value not in EMPTY]
 
 
 def _is_odd(item: Json) -> bool:
@@ -248,9 +249,9 @@ def _commands(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
         for each in value:
             yield from _commands(each, depth + 1)
     for name, each in as_object(value).items():
-        if plain_name(name) in _COMMANDS and isinstance(each, str) and each:
+        if plain_name(name) in COMMANDS and isinstance(each, str) and each:
             yield name, each
-        elif plain_name(name) in _COMMANDS and _is_argv(each):
+        elif plain_name(name) in COMMANDS and _is_argv(each):
             yield name, _text(each)
         else:
             yield from _commands(each, depth + 1)

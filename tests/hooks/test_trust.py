@@ -291,3 +291,78 @@ def test_what_is_too_much_to_be_looked_at_can_not_be_trusted(
     found = place.find()
     assert found is not None
     assert found.hooks == ()
+
+
+# --- files that only the shell knows -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "piece"),
+    [
+        ("${x:-.}/a.sh", "${x:-.}/a.sh"),
+        ("./$f.sh", "./$f.sh"),
+        ("{a,b}.sh", "{a,b}.sh"),
+        ("sh checks/{a,b}.sh", "checks/{a,b}.sh"),
+        ("ls && ./`cat name`", "./`cat name`"),
+        ('"$(cat name)" now', '"$(cat name)"'),
+        ("x=$(cat name); $x", "$x"),
+        ("x=checks; sh $x/a.sh", "$x/a.sh"),
+        ("for f in checks/*.sh; do $f; done", "$f"),
+        ("read f < name; sh ./$f", "./$f"),
+        ("p=$(cat name)/a.sh; sh $p", "p=$(cat name)/a.sh"),
+        ("if $(cat name); then ls; fi", "$(cat name)"),
+        ("exec $1", "$1"),
+        ("echo $(sh ./$f)", "./$f"),
+        ("PWD=tools; $PWD/a.sh", "$PWD/a.sh"),
+        ("cat < $d/x", "$d/x"),
+        ("cat < ../$d", "../$d"),
+    ],
+)
+def test_hooks_that_name_a_file_which_only_their_shell_knows_are_not_trusted(
+    place: Place, command: str, piece: str
+) -> None:
+    place.write("checks/a.sh")
+    place.hooks(command)
+    with pytest.raises(trust.NotTrustable) as refused:
+        place.trust()
+    assert f"names {piece}, and" in str(refused.value)
+    assert "Write the file's path there" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '"$CLAUDE_PROJECT_DIR/checks/a.sh"',
+        "$HOME/bin/check x",
+        'echo "The branch is $(git branch --show-current)."',
+        "notify-send 'asks' \"$(jq -r .message)\"",
+        "jq -r .message | curl -s -d @- https://ntfy.sh/$USERNAME",
+        'out=$(pytest -q 2>&1 | tail -20); case $out in *failed*) echo "$out" >&2; exit 2;; esac',
+        'sed "s/$a/$b/" x',
+        "git log origin/$b",
+        "echo x > /tmp/log-$(date +%s)",
+        "echo $x ${y:-z}",
+        "test $? = 0 || exit $?",
+        "checks/*.sh",
+        "'./$f.sh' x",
+    ],
+)
+def test_other_things_that_a_shell_puts_in_are_left_alone(place: Place, command: str) -> None:
+    place.write("checks/a.sh")
+    place.write(FILE, f"[[Stop]]\ncommand = '''\n{command}'''\n")
+    place.trust()
+
+
+def test_hooks_that_were_trusted_and_would_be_refused_now_are_off_and_the_session_says_why(
+    place: Place,
+) -> None:
+    place.write("a.sh")
+    place.hooks("./$f.sh")
+    content = (place.project / FILE).read_bytes()
+    files = {FILE: trust.digest(content)}
+    trust.write_record(place.home, trust.Record(str(place.project), files))
+    found = place.find()
+    assert found is not None
+    assert (found.hooks, found.person_asked) == ((), True)
+    assert "./$f.sh" in found.notices[0]
+    assert "Write the file's path there" in found.notices[0]

@@ -57,6 +57,22 @@ def on_a_terminal(
         os.close(theirs)
 
 
+def in_an_agent(*command: str) -> list[str]:
+    """The words that run a command with a terminal of its own, below the guard of an agent."""
+    code = f"""
+import os, socket, subprocess, sys
+ours, other = socket.socketpair()
+command = {[*COMMAND_LINE]!r} + [str(other.fileno()), "", "", *sys.argv[1:]]
+guard = subprocess.Popen(command, pass_fds=[other.fileno()])
+other.close()
+said = b""
+while b"exited" not in said and (data := ours.recv(4096)):
+    said += data
+sys.exit(int(said.split(b"exited ")[1].split()[0]))
+"""
+    return [sys.executable, "-c", code, "setsid", "-f", "-w", *command]
+
+
 def hooks_are_on(tmp_path: Path, project: Path) -> bool:
     found = find(tmp_path / "home", str(project))
     return found is not None and bool(found.hooks)
@@ -100,18 +116,7 @@ def test_without_a_terminal_it_refuses(tmp_path: Path, project: Path) -> None:
 def test_an_agent_that_makes_itself_a_terminal_can_not_trust_anything(
     tmp_path: Path, project: Path
 ) -> None:
-    code = f"""
-import os, socket, subprocess, sys
-ours, other = socket.socketpair()
-command = {[*COMMAND_LINE]!r} + [str(other.fileno()), "", "", *sys.argv[1:]]
-guard = subprocess.Popen(command, pass_fds=[other.fileno()])
-other.close()
-said = b""
-while b"exited" not in said and (data := ours.recv(4096)):
-    said += data
-sys.exit(int(said.split(b"exited ")[1].split()[0]))
-"""
-    below = [sys.executable, "-c", code, "setsid", "-f", "-w", *COMMAND]
+    below = in_an_agent(*COMMAND)
     exit_code, shown = on_a_terminal(tmp_path, str(project), types="yes\n", command=below)
     assert exit_code == 1
     assert "an agent can't" in shown

@@ -78,6 +78,32 @@ def test_a_permission_is_given_in_each_form_that_hooks_are_written_in(said: Any)
 
 @pytest.mark.hazard("C18")
 @pytest.mark.parametrize(
+    ("said", "strictest"),
+    [
+        ({"permissionDecision": "allow", "decision": "block"}, Permission.DENY),
+        ({"permissionDecision": "deny", "decision": "approve"}, Permission.DENY),
+        (
+            {"permissionDecision": "deny", "hookSpecificOutput": {"permissionDecision": "allow"}},
+            Permission.DENY,
+        ),
+        (
+            {"permissionDecision": "ask", "hookSpecificOutput": {"permissionDecision": "allow"}},
+            Permission.ASK,
+        ),
+        (
+            {"decision": "block", "hookSpecificOutput": {"decision": {"behavior": "allow"}}},
+            Permission.DENY,
+        ),
+    ],
+)
+def test_of_decisions_that_contradict_each_other_the_strictest_counts(
+    said: Any, strictest: Permission
+) -> None:
+    assert printed(ASKED, said).permission is strictest
+
+
+@pytest.mark.hazard("C18")
+@pytest.mark.parametrize(
     "said",
     [
         "allow",

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.hazard("A1")
 ALLOWS = """allow = ["Bash(git *)", "Bash(sed *)", "Bash(sort *)", "Bash(npm *)", "Bash(find *)",
  "Bash(tar *)", "Bash(man *)", "Bash(python3 *)", "Bash(node *)", "Bash(make *)", "Bash(pytest *)",
  "Bash(uniq *)", "Bash(file *)", "Bash(rg *)", "Bash(echo *)", "Bash(cargo *)", "Bash(go *)",
- "Bash(perl *)", "Bash(deno *)", "Bash(mine *)", "Bash(xxd *)", "Bash(zip *)", "Bash(split *)"]"""
+ "Bash(perl *)", "Bash(docker *)", "Bash(gh *)", "Bash(deno *)",
+ "Bash(mine *)", "Bash(xxd *)", "Bash(zip *)", "Bash(split *)"]"""
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,10 @@ ALLOWS = """allow = ["Bash(git *)", "Bash(sed *)", "Bash(sort *)", "Bash(npm *)"
         "find . -type f -mtime -1 -size +2k -print",
         "tar -tzf x.tgz",
         "tar tf x.tar",
-        "python3 x.py -c --eval x",
+        "python3 x.py -c --eval /tmp/x",
+        "python3 --version",
+        "docker ps --filter x",
+        "gh pr view --web",
         "python3 -u src/x.py",
         "node --test t.js",
         "make -j4 test lint",
@@ -111,6 +115,7 @@ def test_what_is_known_to_be_harmless_is_allowed_by_a_prefix(command: str) -> No
         "python3 -ic CODE",
         "echo CODE | python3",
         "echo CODE | python3 -",
+        "echo CODE | python3 -u",
         "python3 ../x.py",
         "python3 ~/x.py",
         "node --import 'data:x' t.js",
@@ -151,6 +156,7 @@ def test_an_option_that_the_users_own_rule_names_is_the_users() -> None:
     assert of_command('allow = ["Bash(pytest -p mine *)"]', "pytest -p mine -p evil x") == "ask"
     assert of_command('allow = ["Bash(sort -o out *)"]', "sort -o out x") == "allow"
     assert of_command('allow = ["Bash(python3 -m mytool *)"]', "python3 -m mytool x") == "allow"
+    assert of_command('allow = ["Bash(python3 x.py *)"]', "python3 x.py -c /tmp") == "allow"
     assert of_command('allow = ["Bash(tar czf *)"]', "tar czf x.tgz src") == "allow"
 
 

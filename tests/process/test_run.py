@@ -114,6 +114,19 @@ async def test_what_the_users_rules_let_wait_waits_for_a_person_at_another_clien
     assert (code, out) == (3, "[permission reject]\n")
 
 
+@pytest.mark.hazard("A1")
+@pytest.mark.parametrize("name", ["permissions.toml", "hooks.toml"])
+async def test_a_run_that_allows_all_does_not_answer_for_rules_and_hooks_that_can_not_be_read(
+    terminal: Terminal, name: str
+) -> None:
+    home = anyio.Path(terminal.env["ACP_BRIDGE_HOME"])
+    await home.mkdir()
+    await (home / name).symlink_to("nowhere")
+    code, out, err = await terminal.run("run", "--permissions", "allow", "permission")
+    assert (code, out) == (3, "[permission reject]\n")
+    assert "leads nowhere" in err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_cancels_the_turn_and_waits_for_its_end(
     terminal: Terminal, agent_log: FixtureLog, gates: Gates, number: signal.Signals
@@ -368,3 +381,19 @@ async def test_what_a_run_has_edited_is_shown_as_git_shows_it(terminal: Terminal
     assert ours.splitlines() == [each for each in theirs.splitlines() if each[:6] != "index "]
     _, turns, _ = await terminal.command("show", "--turns", "--json")
     assert [each["by"] for each in json.loads(turns)["decided"]] == ["client"]
+
+
+async def test_what_a_hook_that_has_failed_may_refuse_is_denied_and_stderr_says_why(
+    terminal: Terminal,
+) -> None:
+    home = anyio.Path(terminal.env["ACP_BRIDGE_HOME"])
+    await home.mkdir(exist_ok=True)
+    await (home / "hooks.toml").write_text("[[PermissionRequest]]\ncommand = 'exit 3'\n")
+    shutil.copytree(ROOT / "fixtures/example", terminal.folder, dirs_exist_ok=True)
+    before = (terminal.folder / "parser.py").read_bytes()
+    run = ["run", "--permissions", "allow", "--model", "scripted:answers"]
+    code, _, said = await terminal.command(*run, "parser.py fails on empty lines, fix it")
+    assert code != 0
+    assert (terminal.folder / "parser.py").read_bytes() == before
+    assert "A hook of PermissionRequest failed" in said
+    assert "denied by unattended" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -108,17 +108,22 @@ class Ruled:
 
 @asynccontextmanager
 async def ruled(
-    tmp_path: Path, rules: str | None = RULES, *hooks: str, **more: Any
+    tmp_path: Path,
+    rules: str | None = RULES,
+    *hooks: str,
+    settings: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> AsyncIterator[Ruled]:
     """A session in a folder `work`, with this file of rules and these hooks for permissions."""
-    (work := tmp_path / "work").mkdir()
-    (home := tmp_path / "home").mkdir()
+    (work := tmp_path / "work").mkdir(exist_ok=True)
+    (home := tmp_path / "home").mkdir(exist_ok=True)
     if rules is not None:
         (home / "permissions.toml").write_text(rules)
     event = HookEvent.PERMISSION
     found = FoundHooks(tuple(Hook(event, command, timeout=20) for command in hooks), **more)
     agent = first()
-    async with living(home, first=agent, hooks=found, cwd=str(work)) as here:
+    more = {"cwd": str(work), **(settings or {})}
+    async with living(home, first=agent, hooks=found, **more) as here:
         here.prompt()
         await agent.asked(SESSION_PROMPT)
         yield Ruled(here, agent, work)
@@ -223,6 +228,20 @@ async def test_a_call_that_is_not_understood_is_allowed_by_no_rule(tmp_path: Pat
         assert await it.asks(kind="read", locations=[{"path": "a"}]) == "asked"
 
 
+@pytest.mark.hazard("A1")
+async def test_the_ordinary_commands_of_each_agent_are_allowed_and_no_more_than_those(
+    tmp_path: Path,
+) -> None:
+    recorded = json.loads((Path(__file__).parents[1] / "policy/recorded_calls.json").read_text())
+    runs = [each["call"] for each in recorded if each["call"]["kind"] == "execute"]
+    async with ruled(tmp_path, 'allow = ["Bash(npm test *)", "Bash(cat *)"]') as it:
+        for call in runs:
+            given = json.loads(json.dumps(call).replace("/project", str(it.work)))
+            assert await it.asks(**given) == "yes"
+            given["rawInput"]["executable"] = "/tmp/evil"
+            assert await it.asks(**given) == "asked"
+
+
 @pytest.mark.hazard("A1", "V9")
 async def test_what_a_request_does_not_say_is_taken_from_the_calls_card(tmp_path: Path) -> None:
     async with ruled(tmp_path) as it:
@@ -275,12 +294,12 @@ async def test_a_changed_file_counts_and_while_it_has_a_mistake_only_its_refusal
         assert await it.runs("ls") == "yes"
         file.write_text('allow = ["Bash(make)"]\ndeny = ["Bash(mv *)"]')
         assert await it.runs("ls") == "asked"
-        assert await it.runs("make") == "yes"
-        assert await it.runs("rm x") == "asked"
+        assert await it.runs("make") == "asked"
+        assert await it.runs("rm x") == "no"
         file.write_text('allow = ["Bash(make)"]\ndeny = ["Bsah(mv *)"]')
         assert await it.runs("make") == "asked"
         assert await it.runs("mv x y") == "no"
-        (said,) = [each for each in it.notices() if "permissions.toml`" in each]
+        (said,) = [each for each in it.notices() if "Until that is mended" in each]
         assert "line 2: 'Bsah(mv *)' names no tool" in said
         file.unlink()
         assert await it.runs("mv x y") == "asked"
@@ -305,12 +324,12 @@ async def test_a_pipe_or_a_folder_in_the_place_of_the_file_keeps_its_last_refusa
         assert await it.runs("rm x") == "no"
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1", "S2")
 async def test_a_file_that_anybody_may_write_allows_nothing(tmp_path: Path) -> None:
     async with ruled(tmp_path) as it:
         (tmp_path / "home/permissions.toml").chmod(0o666)
         assert await it.runs("ls") == "asked"
-        assert await it.runs("rm x") == "asked"
+        assert await it.runs("rm x") == "no"
         assert "anybody may write this file" in "".join(it.notices())
 
 

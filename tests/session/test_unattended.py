@@ -42,6 +42,17 @@ async def test_a_hook_that_allows_that_does_not_help_either(tmp_path: Path) -> N
         assert await it.asks(kind="edit", locations=[{"path": ".git/config"}]) == "no"
 
 
+@pytest.mark.parametrize("hook", ["exit 3", "echo nonsense", "kill -9 $$"])
+async def test_what_a_hook_that_has_failed_may_refuse_is_denied_where_no_person_can_answer(
+    tmp_path: Path, hook: str
+) -> None:
+    async with ruled(tmp_path, None, hook) as it:
+        assert await it.runs("make") == "asked"
+        _is_alone(it, "ownTurnsOnly")
+        assert await it.runs("make") == "no"
+        assert any("A hook of PermissionRequest failed" in each for each in it.notices())
+
+
 async def test_what_a_program_that_is_not_known_may_run_is_denied_where_no_person_can_answer(
     tmp_path: Path,
 ) -> None:

@@ -16,6 +16,7 @@ from acp_bridge.commands.doctor.findings import (
     ok,
     warning,
 )
+from acp_bridge.hooks.find import may_be_there
 from acp_bridge.policy.config import BadRules
 from acp_bridge.policy.definitions import Place, Rules
 from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
@@ -41,10 +42,10 @@ def look(own: Path, home: Path, *, named: bool) -> list[Finding]:
     place = Place(os.getcwd(), home=os.path.expanduser("~"))
     project = Path(os.path.abspath(PROJECT_FILE))
     found = [
-        *_file(own, partial(load, own, place)),
+        *_file(own, lambda: (load(own, place)[0], "")),
         *_file(project, partial(load_project, project, place, home)),
     ]
-    if named and not os.path.lexists(own):
+    if named and not may_be_there(own):
         found.append(error(f"there is no {own}", "name another file with --rules, or none"))
     return found or [ok(f"none: there is no {own}", rules=0)]
 
@@ -53,7 +54,7 @@ def _file(path: Path, read: Callable[[], tuple[Rules | None, str]]) -> Iterator[
     try:
         rules, untrusted = read()
     except BadRules as bad:
-        yield error(f"{path} can't be used: {bad}", _WHILE)
+        yield from (error(f"{path} can't be used: {each}", _WHILE) for each in bad.each)
         return
     if rules is None:
         return

@@ -245,8 +245,9 @@ class SessionHooks:
 
     @property
     def decide_permissions(self) -> bool:
-        """True if the session has hooks or rules for permissions."""
-        return self.runs.has("PermissionRequest") or self._rules.there
+        """True if the session has hooks or rules for permissions, or may have."""
+        here = self.runs.has("PermissionRequest") or self._rules.there
+        return here or self.runs.person_asked
 
     # --- on the machine's word -----------------------------------------------------------------
 
@@ -347,7 +348,9 @@ class SessionHooks:
         given = {"tool_name": name, "tool_kind": kind, "tool_title": call.get("title")}
         given |= {"tool_input": call.get("rawInput"), "tool_use_id": call.get("toolCallId")}
         return self._deciding(
-            lambda: self._permission(call, kinds, given, (name, kind)), then, Decision("ask")
+            lambda: self._permission(call, kinds, given, (name, kind)),
+            then,
+            Decision("ask", guarded=True),
         )
 
     def refuse(
@@ -408,21 +411,25 @@ class SessionHooks:
         if judged and judged.deny:
             return self._refused(title, str(judged.deny))
         hooks = None
-        if self.runs.has("PermissionRequest"):
+        if self.runs.has("PermissionRequest") or self.runs.person_asked:
             hooks = await self._hooks_say(given, names, title)
         if hooks == "allow" and judged is None:  # what guards the user is the user's to allow
             judged = await self._rules.judge(call, kinds)
         self._say()
         if hooks == "deny":
             return Decision("deny", "hook")
-        if hooks == "ask" or (judged and (judged.ask or judged.protected)):
-            return Decision("ask", guarded=bool(judged and judged.protected))
+        protected = hooks == "failed" or bool(judged and judged.protected)
+        if hooks in ("ask", "failed") or (judged and (judged.ask or judged.protected)):
+            return Decision("ask", guarded=protected)
         if hooks == "allow":
             return Decision("allow", "hook")
         return self._ruled(judged, title) if judged else Decision("ask")
 
     async def _hooks_say(self, given: Json, names: tuple[str, ...], title: str) -> str | None:
-        """Return "allow", "deny" or "ask", or None if no hook has a word about a call."""
+        """Return "allow", "deny" or "ask", or None if no hook has a word about a call.
+
+        "failed": only a person may allow it, since a hook that has failed might have refused it.
+        """
         from acp_bridge.hooks.verdict import Permission, decide
 
         said = await self.runs.each("PermissionRequest", given, names, _denies)
@@ -430,9 +437,10 @@ class SessionHooks:
         decision, why = decide(said)
         if decision is Permission.DENY:
             self._transcript.notice(notices.permission_refused(title, why))
-        elif self.runs.person_asked:
-            decision = Permission.ASK
         word = decision.value if decision else None
+        failed = self.runs.person_asked or any(each.problem is not None for each in said)
+        if failed and decision is not Permission.DENY:
+            word = "failed"
         event("hook.decided", session=self._core.id, what=word or "nothing")
         return word
 

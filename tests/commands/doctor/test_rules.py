@@ -42,3 +42,23 @@ async def test_allow_rules_of_a_project_that_do_not_count_are_a_warning(home: Pa
     found = await rules.check(subject(home))
     assert levels(found) == ["ok", "ok", "warning"]
     assert "its allow rules don't count" in texts(found)
+
+
+async def test_each_example_that_comes_out_otherwise_is_an_error_of_its_own(home: Path) -> None:
+    (home / "permissions.toml").write_text(
+        'allow = ["Bash(ls *)"]\n'
+        '[[check]]\nbash = "cat"\ndecision = "allow"\n'
+        '[[check]]\nedit = "x"\ndecision = "deny"\n'
+    )
+    found = await rules.check(subject(home))
+    assert levels(found) == ["error", "error"]
+    assert "line 3: 'cat' is decided ask, not allow" in texts(found)
+    assert "line 6: 'x' is decided ask, not deny" in texts(found)
+
+
+async def test_a_file_in_a_folder_into_which_nobody_may_look_is_an_error(home: Path) -> None:
+    (home / "loop").symlink_to("loop")
+    at = subject(home)
+    named = replace(at, settings=replace(at.settings, rules=home / "loop/permissions.toml"))
+    found = await rules.check(named)
+    assert (levels(found), "can't be read" in texts(found)) == (["error"], True)
