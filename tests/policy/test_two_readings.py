@@ -145,6 +145,8 @@ DIFFERING = [
     "for path in .; do ls; done",
     'for f in ls; do "$f"; done',
     "for f in a; do ls $f; done",
+    'for f in ~/a; do cat "src/$f"; done',
+    "timeout 5 [ -f a",
     "while true; do ls; done",
     "if ls; then cat; fi > src/f",
     "(ls)",
