@@ -19,7 +19,7 @@ from tests.fuzz_rules.sandbox import Sandbox
 #: lines that follow from one seed.
 EACH = 250
 #: how often what differs runs again: shells of a pipeline may write into each other's trace.
-_AGAIN = 2
+_AGAIN = 4
 #: how many tries one line may take to be made shorter.
 _TRIES = 150
 
@@ -72,15 +72,16 @@ class Bench:
         return None
 
     def surely_differs(self, line: str) -> tuple[str, list[str]] | None:
-        found = None
-        for _ in range(1 + _AGAIN):
-            if (found := self.differs(line)) is None:
-                return None
-        return found
+        """Run a line several times; returns what differs each time."""
+        shell, said = self.differs(line) or ("", [])
+        for _ in range(_AGAIN if said else 0):
+            other = self.differs(line)
+            said = [each for each in said if other and each in other[1]]
+        return (shell, said) if said else None
 
     def found(self, line: str) -> Found | None:
         """Return what an allowed line does that was not read; None: nothing."""
-        if (found := self.differs(line)) and (found := self.surely_differs(line)):
+        if found := self.surely_differs(line):
             short = self._shortened(line)
             shell, said = self.surely_differs(short) or found
             read = [" ".join(map(repr, each.words)) for each, _ in self.judge.read(short).commands]

@@ -112,8 +112,8 @@ class _Reading:
         for pattern in self._bare:
             if re.match(f"(?:(?:{assigned}) )*{pattern}(?<=\n)", text):
                 return True
-        brackets = re.match(r"\[ (.*) \]\n", text, re.DOTALL)
-        return bool(brackets) and self._traced_bare(f"test {brackets[1]}\n" if brackets else "")
+        brackets = re.match(r"\[( .*)? \]\n", text, re.DOTALL)
+        return brackets is not None and self._traced_bare(f"test{brackets[1] or ''}\n")
 
     def _pattern(self, command: Command, by: str = "\0") -> str:
         words = command.words

@@ -122,7 +122,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "the grammar alone reads `<& -push`": lambda: _grammar_decides(r"<&\s*-\w"),
     "the grammar alone reads `-2>`": lambda: _grammar_decides(r"\s-\d+[<>]"),
-    "the grammar alone reads `] ]`": lambda: _grammar_decides(r"[\[\]] \]"),
+    "the grammar alone reads `] ]`": lambda: _grammar_decides(r"\w [\[\]] \]"),
     "no look at `..` and links under a star": _no_look_at_paths,
     "a bundle of options of which the first is listed": lambda: _options_by(_bundled),
     "an option with its value attached": lambda: _options_by(_attached),

@@ -61,6 +61,7 @@ options() {
         while [ "$rest" ]; do
             letter=${rest%"${rest#?}"} rest=${rest#?}
             case $letter in
+                =) exit 129;; # as git and getopt: no option of that name
                 ["$runs"]) if [ "$rest" ]; then ran "$rest"; else value=run; fi; break;;
                 ["$takes"]) [ "$rest" ] || value=skip; break;;
             esac
