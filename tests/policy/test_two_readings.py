@@ -157,6 +157,7 @@ DIFFERING = [
     'git commit -m "$(cat <<EOF\n`ls`\nEOF\n)"',
     'git commit -m "$(cat <<\'EOF\'\na) " b\nEOF\n)"',
     "git commit -m \"$(cat <<'EOF'\nEOF\nrm x\nEOF\n)\"",
+    "git commit -m \"$(cat <<'EOF'\n(\nEOF)\n$(ls)\nEOF\n)\"",
     "git commit -m \"$(cat <<'EOF'\nx\nEOF\nrm x)\"",
     # what the bash of macOS takes for the end of such a text
     "git commit -m \"$(cat <<'EOF'\nIt's\nEOF\n)\" ')\"; rm x '",
