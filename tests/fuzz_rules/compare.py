@@ -62,9 +62,12 @@ def _traced(ran: Ran) -> list[tuple[str, str]]:
 
 
 def _joined(words: Sequence[str]) -> str:
-    if words[0] == "[" and words[-1] == "]":
-        words = ("test", *words[1:-1])
-    return "".join(f"{word}\0" for word in words)
+    return "".join(f"{word}\0" for word in _plain(words))
+
+
+def _plain(words: Sequence[str]) -> Sequence[str]:
+    """Return `[ x ]` as `test x`."""
+    return ("test", *words[1:-1]) if words[0] == "[" and words[-1] == "]" else words
 
 
 class _Reading:
@@ -77,7 +80,7 @@ class _Reading:
         self._started = [(self._pattern(each), folders) for each, folders in read.commands]
         commands = [*(each for each, _ in read.commands), *read.wrappers]
         self._seen = [self._pattern(each) for each in commands]
-        self._bare = [self._pattern(each, by=r"[ \n]") for each in commands]
+        self._bare = [self._without_quotes(each) for each in commands]
         self._assigned = {_bytes(each) for each in read.assignments}
         if "<<" in line:  # `"$(cat <<'D' ...)"` is read as the text that cat gives
             anywhere = tuple(folder for _, folders in read.commands for folder in folders)
@@ -115,16 +118,19 @@ class _Reading:
         brackets = re.match(r"\[( .*)? \]\n", text, re.DOTALL)
         return brackets is not None and self._traced_bare(f"test{brackets[1] or ''}\n")
 
-    def _pattern(self, command: Command, by: str = "\0") -> str:
-        words = command.words
-        if words[0] == "[" and words[-1] == "]":
-            words = ("test", *words[1:-1])
+    def _pattern(self, command: Command) -> str:
         pieces = []
-        for at, word in enumerate(words):
+        for at, word in enumerate(_plain(command.words)):
             expands = at in command.expands
-            one = self._of_word(_bytes(word), expands=expands)
-            pieces.append(f"(?:{one}{by})" + "+" * expands)
+            pieces.append(f"(?:{self._of_word(_bytes(word), expands=expands)}\0)" + "+" * expands)
         return "".join(pieces)
+
+    def _without_quotes(self, command: Command) -> str:
+        """Return a pattern of what dash traces; behind a word that expands it may be anything."""
+        first = min(command.expands, default=len(command.words))
+        words = _plain(command.words)[:first]
+        pieces = [f"{self._of_word(_bytes(word), expands=False)}[ \\n]" for word in words]
+        return "".join(pieces) + (r"[^\0]*" if command.expands else "")
 
     def _of_word(self, word: str, *, expands: bool) -> str:
         exact = re.escape(word)

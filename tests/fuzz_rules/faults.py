@@ -28,7 +28,9 @@ def _alone(line: str) -> Reading | None:
         commands.append(Simple(tuple(map(Word, words)), tuple(assigned)))
     if not commands:
         return None
-    redirects = tuple(Redirect(*each) for each in found.redirected)
+    redirects = tuple(
+        Redirect(number, sign.replace("<&", "<"), to) for number, sign, to in found.redirected
+    )
     commands[-1] = replace(commands[-1], redirects=redirects)
     script = tuple((Pipeline("", (each,)),) for each in commands)
     return Reading(script, found.said, redirects, line)

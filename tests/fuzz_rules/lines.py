@@ -245,7 +245,8 @@ class Lines:
     def _given(self) -> str:
         """Return a commit with its message in the body of a here-document."""
         end = self._one(_DELIMITERS)
-        body = "".join(f"{self._one(_BODY)}\n" for _ in range(self._rng.randrange(5)))
+        of = (*_BODY, f"(\n{end})\n$(evil)", f"{end}) ; evil", f"x {end}", f"{end}\\", f" {end}\t")
+        body = "".join(f"{self._one(of)}\n" for _ in range(self._rng.randrange(5)))
         sign = self._one(("'", "'", '"'))
         start = f"<<{sign}{end}{sign}"
         if self._is(0.1):

@@ -159,7 +159,7 @@ def _build(scratch: str) -> None:
     root = "/tmp"
     found = {name: shutil.which(name) for name in SHELLS}
     if missing := [name for name, path in found.items() if not path]:
-        raise Unavailable(f"{', '.join(missing)} is not installed")
+        raise Unavailable(f"not installed: {', '.join(missing)}")
     shells = {f"{SHELLS_AT}/{name}": os.path.realpath(path or "") for name, path in found.items()}
     libraries = {each: os.path.realpath(each) for each in ("/lib", "/lib64", "/usr/lib")}
     _mount("tmpfs", root, "tmpfs", _NOSUID | _NODEV, "size=4m,mode=755")
