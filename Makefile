@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format bench crash fuzz mutants hazards states hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test test-slow check format bench crash fuzz fuzz-rules mutants hazards states hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -45,6 +45,9 @@ crash: $(VENV)/.ready ## SIGKILL at N random moments (N=200 SEED=1)
 
 fuzz: $(VENV)/.ready ## N random operations on whole bridges (N=200 SEED=1)
 	$(PY) -m tests.fuzz --n $(N) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+fuzz-rules: $(VENV)/.ready ## run N lines that rules allow in a sandbox, and compare (N=20000 SEED=1; ARGS=--faults)
+	$(PY) -m tests.fuzz_rules --n $(N) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: $(VENV)/.ready ## mutation testing of the turn machine, the codec, the verdicts of hooks and parts of a session
 	$(PY) -m tests.mutants $(ARGS)

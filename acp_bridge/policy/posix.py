@@ -366,7 +366,8 @@ class _Reader:
             if left < 0:
                 self._odd()
         counted = "\\" in text or any(text.count(sign) % 2 for sign in "'\"`")
-        ends = (found[1] or found[2]) in text.split("\n")
+        # Behind the end's word bash also takes a bracket for the end: `EOF)`.
+        ends = any(each.startswith(found[1] or found[2]) for each in text.split("\n"))
         if left or ends or (signs and '"' in text) or (counted and re.search(r"['\"`]", rest)):
             self._odd()
         quoted = "'" + text.replace("'", "'\\''") + "'"

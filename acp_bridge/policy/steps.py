@@ -181,6 +181,8 @@ class _Walk:
         words = command.words
         if words[0] in _MOVES:
             raise Unclear("it is not known in which folder a part of it runs")
+        if words[0] == "[" and words[-1] != "]":  # behind a wrapper the line may end without one
+            raise Unclear("`[` has no `]`")
         if words[0] == "[":
             command = shell.Command(("test", *words[1:-1]), command.expands)
         short, here = self._without_globals(command, here)
@@ -223,6 +225,10 @@ def _filled(word: Word, values: _Values) -> Iterator[Word]:
     for chosen in product(*forms):
         given = {name: each.text for name, each in zip(names, chosen, strict=True)}
         pieces = _VARIABLE.split(word.text)
+        for name, each in zip(names, chosen, strict=True):
+            inside = pieces[0] or name in pieces[3::2]
+            if inside and each.expands and each.text.startswith("~"):
+                raise Unclear("it is not known whose folder `~` in a word means")
         pieces[1::2] = [given[name] for name in pieces[1::2]]
         text = "".join(pieces)
         yield Word(text, word.expands or any(each.expands for each in chosen))

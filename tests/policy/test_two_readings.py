@@ -161,6 +161,8 @@ DIFFERING = [
     "for path in .; do ls; done",
     'for f in ls; do "$f"; done',
     "for f in a; do ls $f; done",
+    'for f in ~/a; do cat "src/$f"; done',
+    "timeout 5 [ -f a",
     "while true; do ls; done",
     "if ls; then cat; fi > src/f",
     "(ls)",
@@ -171,6 +173,7 @@ DIFFERING = [
     'git commit -m "$(cat <<EOF\n`ls`\nEOF\n)"',
     'git commit -m "$(cat <<\'EOF\'\na) " b\nEOF\n)"',
     "git commit -m \"$(cat <<'EOF'\nEOF\nrm x\nEOF\n)\"",
+    "git commit -m \"$(cat <<'EOF'\n(\nEOF)\n$(ls)\nEOF\n)\"",
     "git commit -m \"$(cat <<'EOF'\nx\nEOF\nrm x)\"",
     # what the bash of macOS takes for the end of such a text
     "git commit -m \"$(cat <<'EOF'\nIt's\nEOF\n)\" ')\"; rm x '",
