@@ -181,6 +181,8 @@ CAN_STEER: Final[Json] = {"steering": {"supported": True}}
 BUILTIN_INFO: Final = "acp-bridge-agent"
 #: the member of `_meta` in which the built-in agent tells the name of a tool.
 BUILTIN_AGENT: Final = "acpBridgeAgent"
+#: there, in the call of a permission: no rule and no hook may allow it, only a person.
+ONLY_PERSON: Final = "onlyPerson"
 
 #: abilities of an agent in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
