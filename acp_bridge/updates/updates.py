@@ -112,6 +112,8 @@ class Updates:
         self._echo: Echo | None = None
         #: the conversation as a load has just read it, for the first process's replay.
         self.just_read: LateReplay | None = None
+        #: the agent has shown something of its own since the turn began.
+        self.spoke = False
         #: the agent has a command `queue` of its own: ours stands back.
         self.own_queue = False
 
@@ -127,7 +129,7 @@ class Updates:
 
     def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
         """Begin the turn of the prompt `key`, whose content blocks `prompt` go to the agent."""
-        self._turn, self._given, self._echo = key, prompt, None
+        self._turn, self._given, self._echo, self.spoke = key, prompt, None, False
         self.late, self._expected = self._expected, None
         if self.late:
             self.late.add_prompt(prompt)
@@ -182,7 +184,9 @@ class Updates:
         kind = update.get("sessionUpdate")
         if kind in protocol.TRANSCRIPT:
             if phase is Phase.LIVE:
-                return self._said(update)
+                said = self._said(update)
+                self.spoke |= said is not None and kind != USER_MESSAGE
+                return said
             if phase is Phase.REPLAY:
                 self._replayed = True
             elif phase is Phase.LEAK:
