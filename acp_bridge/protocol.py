@@ -513,12 +513,12 @@ def feedback_prompt(text: str) -> Json:
 
 
 def queue_words(prompt: list[Any]) -> list[str] | None:
-    """Return the words after `/queue`, or None when the prompt is something else."""
-    if len(prompt) != 1 or not isinstance(prompt[0], dict):
-        return None
-    text = prompt[0].get("text")
+    """Return the words after `/queue` or `/bridge queue`; None if the prompt is something else."""
+    text = prompt[0].get("text") if len(prompt) == 1 and isinstance(prompt[0], dict) else None
     words = text.split() if isinstance(text, str) else []
-    return words[1:] if words and words[0] == "/queue" else None
+    if words[:1] in (["/bridge"], ["/acp-bridge"]) and words[1:2] == ["queue"]:
+        return words[2:]
+    return words[1:] if words[:1] == ["/queue"] else None
 
 
 def not_feedback(params: Json) -> Json:

@@ -23,6 +23,7 @@ from acp_bridge.machine.effects import Cancelled, Failed, Failure
 from acp_bridge.machine.states import Snapshot, Standstill
 from acp_bridge.policy.found import FoundRules
 from acp_bridge.protocol import (
+    COMMANDS_UPDATE,
     SESSION_CANCEL,
     Json,
     not_feedback,
@@ -105,6 +106,7 @@ class Session:
         known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
         asking = Asking(journal.get(ASKING))
         self._updates = updates = Updates(*known, Children(journal.get), asking)
+        updates.command.take_up(journal.get(f"state:{COMMANDS_UPDATE}"))
         self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)
@@ -369,8 +371,9 @@ class Session:
             return
         if self.budget:
             self.budget.hold()
-        words = queue_words(params["prompt"])
-        if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
+        words = queue_words(prompt := params["prompt"])
+        of_agent = words is not None and self._updates.command.is_agents(prompt)
+        if words is not None and self._queue.takes(words, agent_has_one=of_agent):
             self._queue.run(request, without_key(params), words)
             return
         params = not_feedback(params)

@@ -26,7 +26,7 @@ from acp_bridge.updates import notices
 from acp_bridge.updates.children import Children, is_of_subagents, outward
 from acp_bridge.updates.folded import Folded
 from acp_bridge.updates.updates import Updates
-from acp_bridge.wire.jsonrpc import encode, notification
+from acp_bridge.wire.jsonrpc import Answer, Err, encode, notification
 
 CARDS: Final = "cards"
 """The key under which the journal has the notes about cards (`updates.open_cards.Note`)."""
@@ -195,6 +195,7 @@ class TranscriptOut:
         `again`: the agent says it because it was given the session again, so a client that was
         shown the same state before is not shown it.
         """
+        params = self.named(params)
         line = encode(params)
         if self._updates.children and is_of_subagents(params):
             self._rows.append(line)
@@ -210,6 +211,16 @@ class TranscriptOut:
             self._lines.append(self._head + line[1:-1] + b"}\n")
             if self._placed:
                 self._shown.append((len(self._rows) - 1, params))
+
+    def named(self, params: Json) -> Json:
+        """Return a notice with the name of the bridge's command as it is offered now."""
+        return self._updates.command.in_notice(params)
+
+    def answered(self, answer: Answer) -> Answer:
+        """Return an answer of ours with that name in the message of its error."""
+        if isinstance(answer, Err):
+            answer.error.message = self._updates.command.named(answer.error.message)
+        return answer
 
     def show_replayed(self, view: ClientView, params: Json, *, has_all: bool) -> None:
         """Record and show one update with which the replay of a client ends.
@@ -233,7 +244,7 @@ class TranscriptOut:
     def show_only(self, params: Json, *, again: bool = False) -> None:
         """Show one update in its order, without recording it."""
         self.flush()
-        self._show(params, None, again=again)
+        self._show(self.named(params), None, again=again)
 
     def _show(
         self, params: Json, noted: Noted | None, *, again: bool = False, recorded: bool = False
@@ -246,7 +257,7 @@ class TranscriptOut:
     def show_to(self, client: Client, params: Json) -> None:
         """Show one update to one client, in its order, without recording it."""
         self.flush()
-        for view, shown in self._for_views(params):
+        for view, shown in self._for_views(self.named(params)):
             if view.client is client:
                 view.show(shown)
 
@@ -311,6 +322,7 @@ class TranscriptOut:
         `noted`: as it was noted, if it was recorded.
         """
         self.flush()
+        params = self.named(params)
         for view in self.views:
             if view.client not in known:
                 view.then(view.end_quiet_of_load)
@@ -370,7 +382,7 @@ class TranscriptOut:
 
     def notice(self, text: str) -> None:
         """Record and show a notice, a text of the bridge's own."""
-        said = notices.notice(text)
+        said = self.named(notices.notice(text))
         self.record_only(said)
         self._show(said, self.flush())
 
