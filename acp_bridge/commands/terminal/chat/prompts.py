@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
-from acp_bridge.protocol import ErrorCode, Json, as_object
+from acp_bridge.protocol import ErrorCode, Json, as_object, queue_words
 from acp_bridge.updates import notices
 from acp_bridge.view.block_text import harmless, one_line
 from acp_bridge.view.blocks import Line, Tone
