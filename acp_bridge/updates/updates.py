@@ -184,7 +184,7 @@ class Updates:
         if kind in protocol.TRANSCRIPT:
             if phase is Phase.LIVE:
                 said = self._said(update)
-                self.spoke |= said is not None and kind != USER_MESSAGE
+                self.spoke |= said is not None and kind != USER_MESSAGE and not _is_blank(said)
                 return said
             if phase is Phase.REPLAY:
                 self._replayed = True
@@ -570,6 +570,12 @@ class Updates:
             if card.open:
                 ids.add(card.client_id)
         return frozenset(ids)
+
+
+def _is_blank(update: Json) -> bool:
+    """Return True for a message of white space alone."""
+    text = as_object(update.get("content")).get("text")
+    return isinstance(text, str) and not text.strip()
 
 
 def for_replay(params: Json) -> Json:

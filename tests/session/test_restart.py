@@ -276,7 +276,10 @@ REFUSAL: Json = {"stopReason": "refusal"}
     ("answers", "words", "doubted"),
     [
         ([REFUSAL], "", [True]),
+        ([REFUSAL], " \n", [True]),
         ([UNKNOWN], "", [True]),
+        ([refusal(-32603, "Internal error", details="Session abc not found")], "", [True]),
+        ([refusal(-32602, "Unknown session: abc")], "", [True]),
         ([REFUSAL, REFUSAL], "", [True, True]),
         ([CANCELLED, REFUSAL], "", [False, True]),
         ([refusal(-32603, "busy"), REFUSAL], "", [False, True]),

@@ -6,6 +6,7 @@ with a new one, `/queue memory restore` gives that one a transcript with its fir
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any, Final
 
@@ -22,13 +23,19 @@ from acp_bridge.protocol import (
     own_meta,
 )
 from acp_bridge.runtime.log import event
-from acp_bridge.session.opening import Known
+from acp_bridge.session.opening import Known, in_words
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Err, Ok
 
 #: characters of a transcript that a prompt carries; what is older is left out.
 _TRANSCRIPT: Final = 32_000
 _KEY: Final = "memory"
+#: how agents say, in errors of any code, that they don't have a session.
+_UNKNOWN: Final = re.compile(
+    r"\b(?:no such|no|unknown|unrecogni[sz]ed|missing) session\b"
+    r"|\bsession\b.{0,80}\b(?:not (?:be )?found|unknown|does ?n.t exist|does not exist)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class Memory:
@@ -120,8 +127,9 @@ class Memory:
             return None
         match answer:
             case Err(error):
-                lacks = error.code == ErrorCode.RESOURCE_NOT_FOUND and not spoke
-                doubt = True if lacks else None
+                unknown = error.code == ErrorCode.RESOURCE_NOT_FOUND
+                unknown = unknown or _UNKNOWN.search(in_words(error)) is not None
+                doubt = True if unknown and not spoke else None
             case Ok({"stopReason": "refusal"}) if not spoke:
                 doubt = True
             case _:

@@ -290,7 +290,6 @@ class Turn:
         if self._unsent and self._unsent.waits and self._unsent.key == key:
             self._unsent.stopped = True  # the agent has nothing of it, and gets nothing
         else:
-            self._cancelled_in, self._failures = link.epoch, 0
             self._cancel(link)
 
     def stop_work(self, link: Link) -> None:
@@ -319,6 +318,7 @@ class Turn:
 
         Subagents that can be cancelled are, too; a notice names the others.
         """
+        self._cancelled_in, self._failures = link.epoch, 0
         told: Json = {"sessionId": link.agent_session_id}
         spares = self._background.spares and link.activity is not None
         link.peer.notify(SESSION_CANCEL, with_own_meta(told, {SPARES: True}) if spares else told)
