@@ -23,7 +23,6 @@ from acp_bridge.machine.effects import Cancelled, Failed, Failure
 from acp_bridge.machine.states import Snapshot, Standstill
 from acp_bridge.policy.found import FoundRules
 from acp_bridge.protocol import (
-    COMMANDS_UPDATE,
     SESSION_CANCEL,
     Json,
     not_feedback,
@@ -106,7 +105,6 @@ class Session:
         known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
         asking = Asking(journal.get(ASKING))
         self._updates = updates = Updates(*known, Children(journal.get), asking)
-        updates.command.take_up(journal.get(f"state:{COMMANDS_UPDATE}"))
         self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)

@@ -430,8 +430,7 @@ class Prompts:
     def answer(self, key: int, outcome: Outcome) -> None:
         """Write the outcome into the journal, then tell it to the client that asked."""
         prompt = self._open.pop(key)
-        answer = answers.of_outcome(outcome, prompt.cancelled_with)
-        answer = self._transcript.answered(answer) if isinstance(outcome, Failed) else answer
+        answer = self._transcript.answered(answers.of_outcome(outcome, prompt.cancelled_with))
         joined = prompt.delivery == "steered"  # the agent's answer is that to another prompt
         own = outcome.answer if isinstance(outcome, Replied) and not joined else None
         if prompt.delivery and isinstance(answer, Ok) and isinstance(answer.result, dict):

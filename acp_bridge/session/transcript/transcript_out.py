@@ -18,7 +18,14 @@ from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.turns import ASKING
-from acp_bridge.protocol import SAID_UPDATE, SESSION_UPDATE, Json, is_state, kind_of
+from acp_bridge.protocol import (
+    COMMANDS_UPDATE,
+    SAID_UPDATE,
+    SESSION_UPDATE,
+    Json,
+    is_state,
+    kind_of,
+)
 from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.session.transcript.places import Noted, Places
@@ -26,7 +33,7 @@ from acp_bridge.updates import notices
 from acp_bridge.updates.children import Children, is_of_subagents, outward
 from acp_bridge.updates.folded import Folded
 from acp_bridge.updates.updates import Updates
-from acp_bridge.wire.jsonrpc import Answer, Err, encode, notification
+from acp_bridge.wire.jsonrpc import Answer, Err, RpcError, encode, notification
 
 CARDS: Final = "cards"
 """The key under which the journal has the notes about cards (`updates.open_cards.Note`)."""
@@ -50,6 +57,7 @@ class TranscriptOut:
         self._session_id = session_id
         self._journal = journal
         self._updates = updates
+        updates.command.take_up(journal.get(f"state:{COMMANDS_UPDATE}"))
         #: what the children do, for clients that can't show subagents.
         self._folded = Folded(updates.children)
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
@@ -217,9 +225,11 @@ class TranscriptOut:
         return self._updates.command.in_notice(params)
 
     def answered(self, answer: Answer) -> Answer:
-        """Return an answer of ours with that name in the message of its error."""
-        if isinstance(answer, Err):
-            answer.error.message = self._updates.command.named(answer.error.message)
+        """Return an answer with that name in an error of ours; any other answer as it is."""
+        match answer:
+            case Err(RpcError(message=said, data={"details": details})) if details == said:
+                named = self._updates.command.named(said)
+                return answer if named == said else Err(RpcError(answer.error.code, named))
         return answer
 
     def show_replayed(self, view: ClientView, params: Json, *, has_all: bool) -> None:
