@@ -12,14 +12,12 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal.place import Cursor, From, WrongCursor
 from acp_bridge.protocol import (
     CONTEXT,
-    PROMPT_ID,
     SUBAGENT_UPDATE,
     Json,
     after_of,
     as_object,
     kind_of,
     own_meta,
-    without_prompt_id,
 )
 from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.places import Mark
@@ -71,23 +69,10 @@ class Shown:
         if not after:
             return
         self._tell_children()
-        told = self._outward(self._named(after))
+        told = self._outward(after)
         mark = Mark.of(self._divided.place) if self._divided and self._marks else None
         for each in told:  # one at most
             self._view.replay(for_replay(each), mark)
-
-    def _named(self, params: Json) -> Json:
-        """Return an entry with the id of a prompt as this client knows it.
-
-        In version 1 it is the id of the message, which agents give in their own replays.
-        """
-        abilities = self._view.client.abilities
-        prompt, update = own_meta(params).get(PROMPT_ID), as_object(params.get("update"))
-        if prompt is None or abilities.shows_said:
-            return params
-        if update.get("messageId") is None:
-            params = {**params, "update": {**update, "messageId": prompt}}
-        return params if abilities.takes_cursors else without_prompt_id(params)
 
     def end(self) -> None:
         """End the transcript. Raises WrongCursor if it ends before the place."""

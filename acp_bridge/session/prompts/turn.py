@@ -25,6 +25,7 @@ from acp_bridge.protocol import (
     Json,
     as_object,
     is_feedback,
+    of_prompt,
     user_chunk,
     with_own_meta,
     without_own_meta,
@@ -268,7 +269,8 @@ class Turn:
         shows_them, noted = self._prompts.shown_by(prompt), self._transcript.take_noted()
         for chunk in [] if prompt.shown else words_of(prompt.params):
             as_noted = noted.pop(0) if noted else None
-            self._transcript.show_to_all_but(shows_them, chunk, as_noted)
+            said = of_prompt(chunk, prompt.prompt_id)
+            self._transcript.show_to_all_but(shows_them, said, as_noted)
 
     def _show_beside(self, prompt: Prompt, added: list[Json]) -> None:
         """Show the notices of hooks about a prompt.
