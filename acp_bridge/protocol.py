@@ -181,6 +181,8 @@ CAN_STEER: Final[Json] = {"steering": {"supported": True}}
 BUILTIN_INFO: Final = "acp-bridge-agent"
 #: the member of `_meta` in which the built-in agent tells the name of a tool.
 BUILTIN_AGENT: Final = "acpBridgeAgent"
+#: there, in the call of a permission: no rule and no hook may allow it, only a person.
+ONLY_PERSON: Final = "onlyPerson"
 
 #: abilities of an agent in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
@@ -514,12 +516,12 @@ def feedback_prompt(text: str) -> Json:
 
 
 def queue_words(prompt: list[Any]) -> list[str] | None:
-    """Return the words after `/queue`, or None when the prompt is something else."""
-    if len(prompt) != 1 or not isinstance(prompt[0], dict):
-        return None
-    text = prompt[0].get("text")
+    """Return the words after `/queue` or `/bridge queue`; None if the prompt is something else."""
+    text = prompt[0].get("text") if len(prompt) == 1 and isinstance(prompt[0], dict) else None
     words = text.split() if isinstance(text, str) else []
-    return words[1:] if words and words[0] == "/queue" else None
+    if words[:1] in (["/bridge"], ["/acp-bridge"]) and words[1:2] == ["queue"]:
+        return words[2:]
+    return words[1:] if words[:1] == ["/queue"] else None
 
 
 def not_feedback(params: Json) -> Json:

@@ -369,8 +369,9 @@ class Session:
             return
         if self.budget:
             self.budget.hold()
-        words = queue_words(params["prompt"])
-        if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
+        words = queue_words(prompt := params["prompt"])
+        of_agent = words is not None and self._updates.command.is_agents(prompt)
+        if words is not None and self._queue.takes(words, agent_has_one=of_agent):
             self._queue.run(request, without_key(params), words)
             return
         params = not_feedback(params)

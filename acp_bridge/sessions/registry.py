@@ -265,7 +265,7 @@ class Sessions:
             raise errors.wrong_cursor("the session is not kept here as it was at this cursor")
         if await self._store.set_aside(session_id):
             return await self._anew(request, session_id, workspace)
-        await self._store.check_not_lost(session_id)
+        await self._store.check_unknown(session_id)
         return await self._import(request, session_id, workspace, replay=replay)
 
     async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> object:
@@ -400,9 +400,14 @@ class Sessions:
 
         Raises RpcError, also if the agent surely lacks the session.
         """
-        # One that has an id of ours is open under that one, or was deleted (invariant P12).
-        may_have = await self._listing.agent_may_have(session_id, workspace.cwd)
-        if not may_have or await self._listing.is_ours(session_id):
+        # One that has an id of ours is open under that one, or was deleted (invariant P12). That is
+        # looked up twice: before the agent has started, its own name for itself may be unknown.
+        ours, listing = self._listing.is_ours, self._listing
+        if (
+            await ours(session_id)
+            or not await listing.agent_may_have(session_id, workspace.cwd)
+            or await ours(session_id)
+        ):
             raise errors.unknown_session()
         link = await self._pool.take()
         link.agent_session_id = session_id

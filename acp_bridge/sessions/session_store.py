@@ -266,8 +266,8 @@ class SessionStore:
             self.check_agent(found)
         return found
 
-    async def check_not_lost(self, session_id: str) -> None:
-        """Raise RpcError if the index still has the session, so that its file is damaged or gone.
+    async def check_unknown(self, session_id: str) -> None:
+        """Raise RpcError if the index knows the session: it was deleted, or its file is damaged.
 
         The agent is not to be asked for a session of that id then (invariant K10).
         """
@@ -276,7 +276,9 @@ class SessionStore:
         except IndexUnusable as exc:
             event("journal.failed", session=session_id, what=exc)
             return
-        if known and not deleted:
+        if deleted:
+            raise errors.unknown_session()
+        if known:
             raise errors.agent_trouble(
                 "the session's file is damaged or gone, so it can't be loaded;"
                 f" `{OWN_COMMANDS.line('doctor')}` says where it should be, and from a backup it"

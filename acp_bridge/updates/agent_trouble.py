@@ -1,4 +1,4 @@
-"""The sentences that the bridge says of an agent that is silent or has met a usage limit. SANS-IO.
+"""The sentences that the bridge says of an agent that is silent, at a limit or broken. SANS-IO.
 
 They are shown as notices (`updates.notices`).
 """
@@ -11,6 +11,19 @@ from acp_bridge.updates.wording import as_code, code, duration
 
 LIMIT_RESET: Final = "[acp-bridge] The agent's usage limit has reset: going on."
 NOTHING_HELD: Final = "[acp-bridge] Nothing waits any more behind the usage limit."
+#: what `/queue memory` can do about an agent that does not have the session any more.
+_WAYS: Final = (
+    "`/queue memory new` goes on with a new session of the agent. `/queue memory restore` does the"
+    " same, and gives it the transcript with your next prompt."
+)
+RESUME_DOUBTFUL: Final = (
+    "[acp-bridge] The agent said that it resumed this session, and then refused the prompt without"
+    f" a word. It may not have the session any more. {_WAYS}"
+)
+BROKEN_BY_CANCEL: Final = (
+    "[acp-bridge] Since the last Stop the agent has answered two prompts in a row with an internal"
+    f" error. acp-bridge starts it again, once. If the errors go on: {_WAYS}"
+)
 #: the most programs that one notice names.
 _PROGRAMS: Final = 5
 

@@ -37,6 +37,7 @@ from acp_bridge.updates.asking import Asking
 from acp_bridge.updates.children import Children, child_of, placed
 from acp_bridge.updates.late_replay import Echo, LateReplay
 from acp_bridge.updates.open_cards import Note, Terminals, assumed_end, closing_update
+from acp_bridge.updates.own_command import OwnCommand
 
 #: the most ended calls whose descriptions are kept.
 _MOST_ENDED = 100
@@ -83,7 +84,7 @@ class Updates:
         """`taken`: every client-side id that the session used before; `queue_command`: `/queue`, to
         be listed with the agent's commands; `notes`: what is noted of cards, by client-side id."""
         self.children, self.asking = children or Children(), asking or Asking()
-        self._taken, self._queue_command = taken, queue_command
+        self._taken, self.command = taken, OwnCommand(queue_command)
         #: True if the notes are not in the journal as they are now.
         self.notes, self.notes_changed, self.terminals = notes or {}, False, Terminals()
         #: the client-side ids of the cards that have got their end since the session was opened.
@@ -112,8 +113,8 @@ class Updates:
         self._echo: Echo | None = None
         #: the conversation as a load has just read it, for the first process's replay.
         self.just_read: LateReplay | None = None
-        #: the agent has a command `queue` of its own: ours stands back.
-        self.own_queue = False
+        #: the agent has shown something of its own since the turn began.
+        self.spoke = False
 
     def new_process(self, epoch: int) -> None:
         """Forget the ids that the process before used; the cards from now on are of `epoch`."""
@@ -127,7 +128,7 @@ class Updates:
 
     def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
         """Begin the turn of the prompt `key`, whose content blocks `prompt` go to the agent."""
-        self._turn, self._given, self._echo = key, prompt, None
+        self._turn, self._given, self._echo, self.spoke = key, prompt, None, False
         self.late, self._expected = self._expected, None
         if self.late:
             self.late.add_prompt(prompt)
@@ -182,14 +183,16 @@ class Updates:
         kind = update.get("sessionUpdate")
         if kind in protocol.TRANSCRIPT:
             if phase is Phase.LIVE:
-                return self._said(update)
+                said = self._said(update)
+                self.spoke |= said is not None and kind != USER_MESSAGE and not _is_blank(said)
+                return said
             if phase is Phase.REPLAY:
                 self._replayed = True
             elif phase is Phase.LEAK:
                 return self._after_cancel(update, excused=excused)
             return None
         if kind == protocol.COMMANDS_UPDATE:
-            return self._with_queue(update)
+            return self.command.added(update)
         return update
 
     def _said(self, update: Json) -> Json | None:
@@ -568,17 +571,11 @@ class Updates:
                 ids.add(card.client_id)
         return frozenset(ids)
 
-    # --- commands ------------------------------------------------------------------------------
 
-    def _with_queue(self, update: Json) -> Json:
-        commands = update.get("availableCommands")
-        if not isinstance(commands, list):
-            return update
-        names = [command.get("name") for command in commands if isinstance(command, dict)]
-        self.own_queue = "queue" in names
-        if self.own_queue or not self._queue_command:
-            return update
-        return {**update, "availableCommands": [*commands, self._queue_command]}
+def _is_blank(update: Json) -> bool:
+    """Return True for a message of white space alone."""
+    text = as_object(update.get("content")).get("text")
+    return isinstance(text, str) and not text.strip()
 
 
 def for_replay(params: Json) -> Json:

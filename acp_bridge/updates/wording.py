@@ -70,7 +70,10 @@ def as_code(text: str, most: int = _LONGEST) -> str:
     `most`: the characters of the line.
     """
     line = _one_line(text, most)
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    if line.startswith("/queue"):  # in one backtick it is the bridge's command (`own_command`)
+        longest = max(longest, 1)
+    fence = "`" * (1 + longest)
     edge = " " if len(fence) > 1 or not line else ""
     return f"{fence}{edge}{line}{edge}{fence}"
 

@@ -74,6 +74,8 @@ class Action:
     outside: bool = False
     #: ACP tool call content that the card shows before the call runs, such as a diff
     content: tuple[dict[str, Any], ...] = ()
+    #: True if the user is asked whatever the mode, the rules and earlier answers say
+    only_person: bool = False
     #: True if it shows the file of keys; the user is asked in every mode but auto
     shows_keys: bool = False
 

@@ -24,7 +24,12 @@ def diff(path: str, old: str | None, new: str) -> tuple[dict[str, Any], ...]:
 
 def code(text: str) -> tuple[dict[str, Any], ...]:
     """Returns a text as card content in a code fence, so that it isn't read as Markdown."""
-    return ({"type": "content", "content": {"type": "text", "text": fenced(text)}},)
+    return sentence(fenced(text))
+
+
+def sentence(text: str) -> tuple[dict[str, Any], ...]:
+    """Returns a sentence of our own as card content."""
+    return ({"type": "content", "content": {"type": "text", "text": text}},)
 
 
 def image(data: str, mime_type: str) -> tuple[dict[str, Any], ...]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from agent.tools import Access, Action, Show, ToolContext, ToolError, ToolResult
 from agent.tools.cards import diff, short
 from agent.tools.files import MAX_TEXT, change, read_to_change
-from agent.tools.paths import Place, absolute, edit_grant, locate
+from agent.tools.paths import Place, absolute, edit_action, locate
 from agent.tools.text_file import Text, replaced
 
 
@@ -57,7 +57,7 @@ class EditFile:
             raw = {"path": place.shown, "replacements": len(lines), "line": lines[0]}
             return ToolResult(f"Edited {args.path} at {where}.", raw, shown)
 
-        return Action(run, edit_grant(place, context), place.asked_for, shown)
+        return edit_action(run, place, context, shown)
 
 
 # in a thread

@@ -6,14 +6,12 @@ Invariants
 - What the client refuses is not done on the disk instead, but for reading a file outside of the
   session's folders, which some clients never do and the user has allowed.
 - On the disk no link is followed, so that what is read or written is the file that was looked at.
-- A file is changed whole or not at all: the new content is written beside it, then renamed.
+- A file that got another name after it was looked at is not changed (see agent.tools.written).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
 from typing import BinaryIO
 
@@ -24,6 +22,7 @@ from agent.tools import ToolContext, ToolError
 from agent.tools.paths import Place, still
 from agent.tools.text_file import Text, decode, from_client
 from agent.tools.walk import open_folder
+from agent.tools.written import more_names, write
 
 #: bytes of a file that is read whole and so can be edited; with JSON escapes it must still fit into
 #: a message of 10 MB
@@ -83,7 +82,8 @@ async def read(place: Place, context: ToolContext) -> Text | None:
     if on_disk is None:
         # Some clients return "" for a file that isn't there.
         return from_client(content) if content else None
-    if on_disk.encoding != "utf-8" and "\ufffd" in content:  # the client decoded it wrongly
+    other = on_disk.odd or on_disk.encoding != "utf-8"
+    if other and "\ufffd" in content:  # the client decoded it wrongly
         return on_disk
     return from_client(content)
 
@@ -113,12 +113,13 @@ async def change(place: Place, before: Text | None, after: Text, context: ToolCo
     data = after.encode()
     if len(data) > MAX_TEXT:
         raise ToolError(f"{place.given} would be longer than {MAX_TEXT} bytes.")
-    await still(place, context)
+    if (await still(place, context)).names > 1 and place.names < 2:
+        raise more_names(place)
     if await read_to_change(place, context) != before:
         raise ToolError(f"{place.given} has changed since the edit was made. Read it again.")
     await to_thread.run_sync(_make_folder, place)
     if not await _write_through_client(place, after, context):
-        await to_thread.run_sync(_write, place, data)
+        await to_thread.run_sync(write, place, data, context)
     note_seen(place, after, context)
 
 
@@ -126,10 +127,10 @@ async def _write_through_client(place: Place, after: Text, context: ToolContext)
     """Writes the file through the client.
 
     Returns False if it has to be written on the disk instead. Some clients can't write, or not in
-    the file's encoding. Raises ToolError if the client refuses.
+    the file's encoding, or would lose its odd bytes. Raises ToolError if the client refuses.
     """
     client = context.client
-    if not (client.writes_files and after.encoding == "utf-8"):
+    if not client.writes_files or after.encoding != "utf-8" or after.odd:
         return False
     try:
         await client.write_file(place.shown, after.mark + after.raw)
@@ -185,43 +186,3 @@ def _make_folder(place: Place) -> None:
     except OSError as error:
         problem = f"Could not make the folder of {place.given}: {error.strerror}."
         raise ToolError(problem) from error
-
-
-def _write(place: Place, data: bytes) -> None:
-    try:
-        with open_folder(place.real.parent) as at:
-            _replace(place.real.name, data, at)
-    except OSError as error:
-        raise ToolError(f"Could not write {place.given}: {error.strerror}.") from error
-
-
-def _replace(name: str, data: bytes, at: int) -> None:
-    """Writes the file `name` of the folder whose descriptor is `at`. Raises OSError."""
-    beside = f".{secrets.token_hex(8)}.tmp"
-    mode = _writable_mode(name, at)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    file = os.open(beside, flags, 0o666, dir_fd=at)
-    try:
-        with os.fdopen(file, "wb") as out:
-            if mode is not None:
-                os.fchmod(out.fileno(), mode)
-            out.write(data)
-        os.replace(beside, name, src_dir_fd=at, dst_dir_fd=at)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside, dir_fd=at)
-        raise
-
-
-def _writable_mode(name: str, at: int) -> int | None:
-    """Returns the file's permission bits; None if there is no file.
-
-    Raises PermissionError for a write-protected file, which a rename would replace all the same.
-    """
-    try:
-        mode = stat.S_IMODE(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
-    except FileNotFoundError:
-        return None
-    if not mode & 0o222:
-        raise PermissionError(0, "it is write-protected")
-    return mode

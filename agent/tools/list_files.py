@@ -23,7 +23,8 @@ class ListFilesArgs(BaseModel):
     pattern: str | None = Field(
         default=None,
         max_length=1000,
-        description="A glob: `*.py` by name anywhere below, `src/**/*.py` by path from the folder.",
+        description="A glob: `*.py` by name anywhere below, `src/**/*.py` by path from the "
+        "folder. It may also be absolute.",
     )
 
 
@@ -42,16 +43,21 @@ class ListFiles:
         return f"List {what}" if args.path == "." else f"List {what} in {short(args.path)}"
 
     def locations(self, args: ListFilesArgs, cwd: Path) -> list[dict[str, Any]]:
-        return search_locations(args.path, cwd)
+        return search_locations(args.path, args.pattern, cwd)
 
     async def prepare(self, args: ListFilesArgs, context: ToolContext) -> Action:
-        return await search_action(args.path, context, lambda place: _run(place, args, context))
+        return await search_action(
+            args.path,
+            args.pattern,
+            context,
+            lambda place, pattern: _run(place, pattern, context),
+        )
 
 
-async def _run(place: Place, args: ListFilesArgs, context: ToolContext) -> ToolResult:
+async def _run(place: Place, pattern: str | None, context: ToolContext) -> ToolResult:
     folder, file, prefix = await search_from(place, context)
     if file:
-        raise ToolError(f"{args.path} is not a folder.")
+        raise ToolError(f"{place.given} is not a folder.")
     names: list[str] = []
     count = 0
 
@@ -63,9 +69,7 @@ async def _run(place: Place, args: ListFilesArgs, context: ToolContext) -> ToolR
         return True
 
     options = ["--files", "--null"]
-    in_time = await ripgrep(
-        options, folder, take, end=b"\0", glob=args.pattern, environment=context.environment
-    )
+    in_time = await ripgrep(options, folder, take, context, end=b"\0", glob=pattern)
     text = "\n".join(names) if names else "[no files]"
     if not in_time:
         text += "\n[there are more: it took too long; list a folder further down]"

@@ -13,7 +13,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,15 @@ from typing import Any
 from anyio import to_thread
 
 from agent.tools import Action, Grant, Show, ToolContext, ToolError, ToolResult
+from agent.tools.cards import sentence
+from agent.tools.given_paths import base_of, meant
 from agent.tools.trusted_files import is_git_s, is_keys_file, is_trusted
+
+#: what a card says below the diff of a file with several names
+_NAMES = (
+    "This file has {} names on this disk (hard links). The change is seen under all of them, and "
+    "some may be outside of the project."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,8 @@ class Place:
     outside: bool
     #: True if other programs act on the file's content (see agent.tools.trusted_files)
     trusted: bool = False
+    #: how many names the file has on the disk (hard links); 0 if it is no file
+    names: int = field(default=0, compare=False)
 
     @property
     def holds_keys(self) -> bool:
@@ -55,10 +65,12 @@ async def locate(path: str, context: ToolContext) -> Place:
     return await to_thread.run_sync(follow, path, context)
 
 
-async def still(place: Place, context: ToolContext) -> None:
-    """Raises ToolError if the path resolves to another file than before."""
-    if (await locate(place.given, context)).real != place.real:
+async def still(place: Place, context: ToolContext) -> Place:
+    """Resolves the path again. Raises ToolError if it leads to another file than before."""
+    now = await locate(place.given, context)
+    if now.real != place.real:
         raise ToolError(f"{place.given} leads elsewhere now than when it was looked at. Try again.")
+    return now
 
 
 def look(
@@ -73,16 +85,39 @@ def look(
     return Action(run_there, grant, place.outside, shows_keys=place.holds_keys)
 
 
-async def search_action(
-    path: str, context: ToolContext, run: Callable[[Place], Awaitable[ToolResult]]
+def edit_action(
+    run: Callable[[Show], Awaitable[ToolResult]],
+    place: Place,
+    context: ToolContext,
+    shown: tuple[dict[str, Any], ...],
 ) -> Action:
-    """Returns an action that searches below a path; `run` does it. Raises ToolError."""
+    """Returns an action that changes a file. `shown`: the diff for the card."""
+    if place.names > 1:
+        shown = (*shown, *sentence(_NAMES.format(place.names)))
+    grant = edit_grant(place, context)
+    return Action(run, grant, place.asked_for, shown, only_person=place.names > 1)
+
+
+async def search_action(
+    path: str,
+    glob: str | None,
+    context: ToolContext,
+    run: Callable[[Place, str | None], Awaitable[ToolResult]],
+) -> Action:
+    """Returns an action that searches below a path, or where a glob leads; `run` does it.
+
+    `run` is given the glob from there. Raises ToolError.
+    """
+    if glob:
+        path, glob = await to_thread.run_sync(base_of, glob, path, context.cwd)
     place = await locate(path, context)
-    return look(place, context, search_grant(place, context), partial(run, place))
+    return look(place, context, search_grant(place, context), partial(run, place, glob))
 
 
-def search_locations(path: str, cwd: Path) -> list[dict[str, Any]]:
+def search_locations(path: str, glob: str | None, cwd: Path) -> list[dict[str, Any]]:
     """Returns the locations for a search's card: none for the session's folder."""
+    with contextlib.suppress(ToolError):
+        path = base_of(glob, path, cwd)[0] if glob else path
     return [] if path == "." else [{"path": absolute(path, cwd)}]
 
 
@@ -96,6 +131,8 @@ async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, st
 
 def absolute(path: str, cwd: Path) -> str:
     """Returns the absolute path for a card's location; links are not followed."""
+    with contextlib.suppress(ToolError):
+        path = meant(path, cwd)
     return os.path.normpath(cwd / path)
 
 
@@ -126,20 +163,30 @@ def search_grant(place: Place, context: ToolContext) -> Grant:
 
 def follow(path: str, context: ToolContext) -> Place:
     """Resolves a path in the calling thread, which may wait for the disk. Raises ToolError."""
+    given = meant(path, context.cwd)
     try:
-        real = Path(os.path.realpath(context.cwd / path))
+        real = Path(os.path.realpath(context.cwd / given))
     except (OSError, ValueError) as error:  # a null byte or a lone surrogate in the path
         raise ToolError("That is not a path.") from error
+    names = _names(real)
     for root in (context.cwd, *context.extra_roots):
         with contextlib.suppress(ValueError):
             below = real.relative_to(os.path.realpath(root))
             trusted = is_git_s(real.parts) or is_trusted(below.parts) or _is_record(real, context)
             # The path as given counts too: a folder with a trusted name may be a link.
-            given = Path(absolute(path, context.cwd))
-            if not trusted and given.is_relative_to(root):
-                trusted = is_trusted(given.relative_to(root).parts)
-            return Place(path, real, str(root / below), False, trusted)
-    return Place(path, real, str(real), True)
+            named = Path(os.path.normpath(context.cwd / given))
+            if not trusted and named.is_relative_to(root):
+                trusted = is_trusted(named.relative_to(root).parts)
+            return Place(path, real, str(root / below), False, trusted, names)
+    return Place(path, real, str(real), True, names=names)
+
+
+def _names(real: Path) -> int:
+    try:
+        found = os.stat(real, follow_symlinks=False)
+    except OSError:
+        return 0
+    return found.st_nlink if stat.S_ISREG(found.st_mode) else 0
 
 
 def _is_record(real: Path, context: ToolContext) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -26,6 +26,7 @@ from agent.tools import Access, Action, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, image, short
 from agent.tools.files import MAX_TEXT, binary, note_seen, open_regular, read, unreadable
 from agent.tools.paths import Place, absolute, locate, look, read_grant
+from agent.tools.written import left_copies
 
 #: lines given to the model at once if it does not ask for fewer, and characters kept of a line
 MAX_LINES = 2000
@@ -36,6 +37,9 @@ MAX_CHARACTERS = 64 * 1024
 #: of a line
 _STRIDE = 4096
 _PIECE = 64 * 1024
+#: what is said below the lines
+_ODD = "[each \ufffd stands for a byte that is not of the file's encoding: repeat it, and it stays]"
+_CUT_OFF = "[a write of this file was cut off; what it held before is in {}]"
 
 
 class ReadFileArgs(BaseModel):
@@ -82,19 +86,27 @@ async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolRe
         return _image(place, data, mime_type)
     if size > MAX_TEXT:
         return await to_thread.run_sync(_long_file, place, start, args, context.secrets)
-    text = await read(place, context)
+    cut_off = [
+        _CUT_OFF.format(copy) for copy in await to_thread.run_sync(left_copies, place, context)
+    ]
+    try:
+        text = await read(place, context)
+    except ToolError as error:
+        raise ToolError("\n".join([str(error), *cut_off])) from error
     if text is None:
         raise ToolError(f"There is no file {args.path}.")
     note_seen(place, text, context)
     lines = text.lf.split("\n")
     if not lines[-1]:
         lines.pop()
+    notes = [*([_ODD] if text.odd else []), *cut_off]
     if not lines:
-        return ToolResult("[the file is empty]", {"path": place.shown, "totalLines": 0})
+        said = "\n".join(["[the file is empty]", *notes])
+        return ToolResult(said, {"path": place.shown, "totalLines": 0})
     if args.line > len(lines):
         raise ToolError(f"{args.path} has only {len(lines)} lines.")
     page = _Page(iter(lines[args.line - 1 :]), args, context.secrets)
-    return page.result(place, {"totalLines": len(lines), "encoding": text.encoding})
+    return page.result(place, {"totalLines": len(lines), "encoding": text.encoding}, notes)
 
 
 class _Page:
@@ -115,12 +127,13 @@ class _Page:
             self._kept.append(kept)
         self._more = next(lines, None) is not None
 
-    def result(self, place: Place, about: dict[str, Any]) -> ToolResult:
+    def result(self, place: Place, about: dict[str, Any], notes: Sequence[str] = ()) -> ToolResult:
         text = "\n".join(f"{n:>6}\t{line}" for n, line in enumerate(self._kept, self._line))
         if self._more:
             after = self._line + len(self._kept)
             end = f" of {about['totalLines']}" if "totalLines" in about else ""
             text += f"\n[lines {self._line} to {after - 1}{end}; go on with line={after}]"
+        text = "\n".join([text, *notes])
         raw = {"path": place.shown, "line": self._line, "lines": len(self._kept), **about}
         return ToolResult(text, raw, code("\n".join(self._kept)))
 

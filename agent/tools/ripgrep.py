@@ -23,7 +23,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import ByteReceiveStream, Process
 
-from agent.tools import ToolError
+from agent.tools import ToolContext, ToolError
 from agent.tools.trusted_files import KEYS_FILES
 from agent.tools.walk import open_folder
 
@@ -47,25 +47,26 @@ async def ripgrep(
     options: Sequence[str],
     folder: Path,
     take: Callable[[bytes], bool],
+    context: ToolContext,
     *,
     end: bytes = b"\n",
     glob: str | None = None,
     file: str = "",
-    environment: Mapping[str, str],
 ) -> bool:
     """Calls `take` with each line of output, without its `end`, until `take` returns False.
 
     `folder`: a resolved path; `file`: the only file in it to search, whose name in the output may
     be any other.
-    Files that git ignores are left out, also if they match `glob`. Returns False if the search took
-    too long. Raises ToolError if ripgrep is missing, or the pattern or `glob` is wrong.
+    Files that .gitignore names are left out, also if they match `glob`. Returns False if the search
+    took too long. Raises ToolError if ripgrep is missing, or the pattern or `glob` is wrong.
     """
     narrowing, rules = _narrowing(glob)
     program = await to_thread.run_sync(_program)
-    command = [program, *_OPTIONS, *narrowing, *options, "--"]
+    ignoring = await to_thread.run_sync(_ignoring, folder, context.cwd)
+    command = [program, *_OPTIONS, *ignoring, *narrowing, *options, "--"]
     with contextlib.ExitStack() as opened:
         place, target, kept = await to_thread.run_sync(_open, folder, file, opened)
-        process = await _start([*command, target], place, kept, environment, rules)
+        process = await _start([*command, target], place, kept, context.environment, rules)
     try:
         with anyio.move_on_after(_SECONDS) as bound:
             if await _each(process, end, take):
@@ -145,8 +146,7 @@ async def _check(process: Process) -> None:
     assert process.stderr is not None
     messages = await _beginning(process.stderr)
     if await process.wait() == 2 and messages:  # 2 without a message: some file could not be read
-        problem = messages.strip().rpartition("\n")[2]
-        raise ToolError(f"ripgrep: {problem.removeprefix('rg: ')}")
+        raise ToolError(f"ripgrep: {messages.strip().removeprefix('rg: ')}")
 
 
 async def _beginning(stream: ByteReceiveStream) -> str:
@@ -182,6 +182,22 @@ def _open(folder: Path, file: str, opened: contextlib.ExitStack) -> tuple[str, s
         return place, f"{_DESCRIPTORS}/{fd}", (fd,)
     except OSError as error:
         raise ToolError(f"Could not search there: {error.strerror}.") from error
+
+
+def _ignoring(folder: Path, project: Path) -> list[str]:
+    """Returns options with which .gitignore counts in a folder; waits for the disk.
+
+    Without a repository of git ripgrep takes no notice of it unless told so. It takes those of all
+    folders above, too. One above the session's folder is about something else, such as all that is
+    not kept of the user's home; with such a one, those between are not read either.
+    """
+    above = (folder, *folder.parents)
+    if any(os.path.lexists(each / ".git") for each in above):
+        return []
+    root = Path(os.path.realpath(project))
+    strange = root.parents if folder.is_relative_to(root) else folder.parents
+    alone = any(os.path.isfile(each / ".gitignore") for each in strange)
+    return ["--no-require-git", *(["--no-ignore-parent"] if alone else [])]
 
 
 @functools.cache

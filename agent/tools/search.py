@@ -58,13 +58,20 @@ class Search:
         return f"Search `{short(args.pattern)}`" + (f" in {short(where)}" if where else "")
 
     def locations(self, args: SearchArgs, cwd: Path) -> list[dict[str, Any]]:
-        return search_locations(args.path, cwd)
+        return search_locations(args.path, args.glob, cwd)
 
     async def prepare(self, args: SearchArgs, context: ToolContext) -> Action:
-        return await search_action(args.path, context, lambda place: _run(place, args, context))
+        return await search_action(
+            args.path,
+            args.glob,
+            context,
+            lambda place, glob: _run(place, glob, args, context),
+        )
 
 
-async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResult:
+async def _run(
+    place: Place, glob: str | None, args: SearchArgs, context: ToolContext
+) -> ToolResult:
     folder, file, prefix = await search_from(place, context)
     found = _Found(args.limit, prefix, file, context.secrets)
     columns = MAX_COLUMNS + context.secrets.longest + 1
@@ -73,15 +80,10 @@ async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResu
         *(f"--max-columns={columns}", "--max-columns-preview"),
         *(f"--context={args.context}", f"--regexp={args.pattern}"),
         *(["--ignore-case"] if args.ignore_case else []),
+        # With it `$` matches before the line ends of Windows, and `\r` nothing.
+        *([] if "\r" in args.pattern or r"\r" in args.pattern else ["--crlf"]),
     ]
-    in_time = await ripgrep(
-        options,
-        folder,
-        found.take,
-        glob=args.glob,
-        file=file,
-        environment=context.environment,
-    )
+    in_time = await ripgrep(options, folder, found.take, context, glob=glob, file=file)
     text = "\n".join(found.lines) if found.lines else "[no match]"
     if not in_time:
         text += "\n[it took too long: search in a folder further down, or fewer files]"

@@ -1,7 +1,9 @@
 """A text file as it is on the disk, and as the model sees it: with LF, without byte order mark.
 
 Invariants
-- Everything that an edit does not name stays the same to the byte: line ends, encoding, mark.
+- Everything that an edit does not name stays the same to the byte: line ends, encoding, mark, and
+  bytes that are not of the encoding. The model sees each of those as U+FFFD. Where it repeats one,
+  the byte stays.
 - The digest is of the text that the model sees, so that an editor's buffer (LF) and the file behind
   it (CRLF) have the same digest.
 """
@@ -19,11 +21,21 @@ from itertools import islice
 from agent.tools import ToolError
 
 _MARK = "\ufeff"
+#: the longest first: that of UTF-32 begins like that of UTF-16
 _MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    b"\x84\x31\x95\x33": "gb18030",
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+#: bytes of one unit of an encoding that is not read byte by byte
+_UNITS = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
+#: how an odd byte is shown, and how Python's codecs keep one in a text
+_ODD = "\ufffd"
+_KEPT = re.compile("[\ud800-\udfff]")
+_BEYOND = re.compile(r"[^\x00-\x7f]+")
 #: bytes in which a null byte makes a file binary, as many as in git
 _LOOK = 8192
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
@@ -39,10 +51,16 @@ class Text:
     mark: str = ""
     #: True if the client gave the text, which may not be saved
     from_client: bool = False
+    #: True if `raw` has bytes that are not of the encoding, each as a lone surrogate
+    odd: bool = False
+    #: the beginning of a character behind the text's last whole one
+    tail: bytes = b""
 
     @property
     def lf(self) -> str:
-        return self.raw.replace("\r\n", "\n")
+        """The text as the model sees it."""
+        text = self.raw.replace("\r\n", "\n")
+        return _KEPT.sub(_ODD, text) if self.odd else text
 
     @property
     def line_end(self) -> str:
@@ -55,12 +73,37 @@ class Text:
         return hashlib.sha256(self.lf.encode("utf-8", "surrogatepass")).hexdigest()
 
     def rewritten(self, content: str) -> Text:
-        """Returns a text with this content and the same encoding, mark and line ends."""
-        return replace(self, raw=_with_ends(content, self.line_end))
+        """Returns a text with this content and the same encoding, mark and line ends.
+
+        Raises ToolError.
+        """
+        if self.odd and _KEPT.search(content):
+            raise ToolError("The content has half a character, which is no text.")
+        return replace(self, raw=self.filled(self.raw, _with_ends(content, self.line_end)))
+
+    def filled(self, old: str, new: str) -> str:
+        """Returns `new`, which replaces the piece `old`, with the odd bytes that it repeats.
+
+        Raises ToolError if it is not clear which bytes are meant.
+        """
+        if not (self.odd and _KEPT.search(old)):
+            return new
+        kept = [each for each in old if each == _ODD or _KEPT.match(each)]
+        shown = new.count(_ODD)
+        if shown == len(kept):
+            byte = iter(kept)
+            return "".join(next(byte) if each == _ODD else each for each in new)
+        if shown == 0:
+            return new
+        raise ToolError(
+            f"{_bytes(len(kept))} of what is replaced not {self.encoding} and shown as {_ODD}; "
+            f"the new text has {shown} of them. Keep all or none, or change the lines around them."
+        )
 
     def encode(self) -> bytes:
         try:
-            return (self.mark + self.raw).encode(self.encoding)
+            errors = _errors(self.encoding) if self.odd else "strict"
+            return (self.mark + self.raw).encode(self.encoding, errors) + self.tail
         except UnicodeEncodeError as error:
             character = ascii(error.object[error.start])
             raise ToolError(f"The file's encoding, {self.encoding}, has no {character}.") from error
@@ -74,22 +117,61 @@ def from_client(content: str) -> Text:
 def decode(data: bytes) -> Text | None:
     """Returns the text of a file's bytes; None if they are binary.
 
-    Text that is not UTF-8 and has no byte order mark is taken for latin-1.
+    Text without a byte order mark is UTF-8 if most of it can be, and else latin-1.
     """
-    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
-    mark = _MARK if encoding else ""
-    if not encoding.startswith("utf-16") and b"\0" in data[:_LOOK]:
+    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
+    if marked not in _UNITS and b"\0" in data[:_LOOK]:
         return None
+    if not marked:
+        return _unmarked(data)
+    text = _decoded(data, marked)
+    return None if text is None or (marked in _UNITS and "\0" in text.raw) else text
+
+
+def _unmarked(data: bytes) -> Text | None:
     try:
-        raw = data.decode(encoding or "utf-8")[len(mark) :]
+        return Text(data.decode("utf-8"))
     except UnicodeDecodeError:
-        if encoding or _CONTROL.search(data[:_LOOK]):
+        if _CONTROL.search(data[:_LOOK]):
             return None
-        return Text(data.decode("latin-1"), "latin-1")
-    # The bytes were UTF-32, which begins with the same mark.
-    if encoding.startswith("utf-16") and "\0" in raw:
+    text = _decoded(data, "utf-8")
+    if text is not None and _is_utf8_but_for_some(text.raw):
+        return text
+    return Text(data.decode("latin-1"), "latin-1")
+
+
+def _is_utf8_but_for_some(raw: str) -> bool:
+    """Returns True if what is beyond ASCII is UTF-8 for the most part.
+
+    In text of other encodings it happens that a character or two look like UTF-8, but hardly that a
+    fifth of all words do.
+    """
+    runs = _BEYOND.findall(raw)
+    odd = sum(1 for run in runs if _KEPT.search(run))
+    kept = len(_KEPT.findall(raw))
+    proper = sum(len(run.encode("utf-8", "surrogateescape")) for run in runs) - kept
+    return 0 < len(runs) - odd >= odd / 4 or proper >= 4 * kept
+
+
+def _decoded(data: bytes, encoding: str) -> Text | None:
+    """Returns a text that is written as `data` again, odd bytes kept; None if there is none."""
+    whole = len(data) - len(data) % _UNITS.get(encoding, 1)
+    mark = _MARK if data.startswith(_MARK.encode(encoding)) else ""
+    try:
+        raw = data[:whole].decode(encoding, _errors(encoding))[len(mark) :]
+        odd = _KEPT.search(raw) is not None
+        text = Text(raw, encoding, mark, odd=odd, tail=data[whole:])
+        return text if text.encode() == data else None
+    except (UnicodeError, ToolError):
         return None
-    return Text(raw, encoding or "utf-8", mark)
+
+
+def _errors(encoding: str) -> str:
+    return "surrogatepass" if encoding in _UNITS else "surrogateescape"
+
+
+def _bytes(count: int) -> str:
+    return "1 byte" + " is" if count == 1 else f"{count} bytes are"
 
 
 def replaced(
@@ -102,6 +184,8 @@ def replaced(
     would have more than `limit` characters.
     """
     old, shown = old.replace("\r\n", "\n"), text.lf
+    if text.odd and _KEPT.search(new):
+        raise ToolError("`new` has half a character, which is no text.")
     found = _places(shown, old)
     if not found:
         raise ToolError(_not_found(shown, old))
@@ -122,7 +206,7 @@ def replaced(
         end = _in_raw(place + len(old), crlf)
         first = text.raw.find("\n", start, end)
         line_end = own_end if first < 0 else "\r\n" if text.raw[first - 1 : first] == "\r" else "\n"
-        pieces += [text.raw[done:start], by_end[line_end]]
+        pieces += [text.raw[done:start], text.filled(text.raw[start:end], by_end[line_end])]
         done = end
     return replace(text, raw="".join([*pieces, text.raw[done:]])), lines
 

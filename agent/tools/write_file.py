@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
 from agent.tools.cards import diff, short
 from agent.tools.files import change, read_to_change
-from agent.tools.paths import absolute, edit_grant, locate
+from agent.tools.paths import absolute, edit_action, locate
 from agent.tools.text_file import Text
 
 
@@ -51,4 +51,4 @@ class WriteFile:
             raw = {"path": place.shown, "created": before is None, "lines": lines}
             return ToolResult(f"{done} {args.path}: {lines} lines.", raw, shown)
 
-        return Action(run, edit_grant(place, context), place.asked_for, shown)
+        return edit_action(run, place, context, shown)

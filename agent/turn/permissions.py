@@ -7,6 +7,7 @@ Invariants
   access and the same grant, inside the session's folders or outside of them. A grant for a folder
   does not include the folders below it, and one for a command or a server's tool holds only where
   it was given; a rejection holds everywhere. It is kept with the session (invariant R13).
+- A call that only a person may allow is asked whatever the mode, and never allowed for later calls.
 - Calls may ask at the same time. Each waits for its own answer, and no lock is held meanwhile
   (invariant P10).
 """
@@ -87,9 +88,13 @@ class Permissions:
         if False in (self._always.get(anywhere), self._always.get(wider)):
             raise ToolError("The user said to reject this always.")
         asked = action.outside or (action.shows_keys and self.mode != "auto")
-        if tool.access == "none" or self._always.get(key) or (free and not asked):
+        settled = tool.access == "none" or self._always.get(key) or (free and not asked)
+        if settled and not action.only_person:
             return
-        chosen = await self._ask(action.grant.name, card, client)
+        options = _options(action.grant.name)
+        if action.only_person:  # an answer for later calls would not be asked for
+            options = [each for each in options if each["kind"] != "allow_always"]
+        chosen = await self._ask(options, card, client)
         if chosen == "allow_always":
             self._remember(key, True)
         elif chosen == "reject_always":
@@ -101,14 +106,18 @@ class Permissions:
         self._always[key] = allow
         self._keep(key, allow)
 
-    async def _ask(self, grant: str, card: dict[str, Any], client: Client) -> str:
+    async def _ask(
+        self, options: list[dict[str, Any]], card: dict[str, Any], client: Client
+    ) -> str:
         try:
-            chosen = await client.ask(card, _options(grant))
+            chosen = await client.ask(card, options)
         except ClientError as error:
             logger.warning("permission was not given: the request failed", exc_info=True)
             raise Rejected(error.explain("The user did not allow it")) from error
         if chosen is None:
             raise PromptCancelled
+        if chosen not in [each["optionId"] for each in options]:
+            raise Rejected("The user did not allow it.")
         return chosen
 
 

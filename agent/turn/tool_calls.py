@@ -29,7 +29,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 
-from acp_bridge.protocol import BUILTIN_AGENT
+from acp_bridge.protocol import BUILTIN_AGENT, ONLY_PERSON
 from agent.client import Update
 from agent.content.fences import split_closing_fence
 from agent.content.images import is_image
@@ -154,6 +154,8 @@ class ToolCalls:
             action = await _guarded(tool.name, tool.prepare(card.args, self._context))
         if action.content:
             await self._show_before(card, action.content)
+        if action.only_person:
+            card.shown["_meta"] = {BUILTIN_AGENT: {ONLY_PERSON: True}}
         await self._permissions.check(tool, action, card.shown, client)
 
         async def show(content: Sequence[dict[str, Any]]) -> None:

@@ -47,7 +47,7 @@ async def lost(it: Bench, *told: Json) -> str:
     it.agent.script[RESUME] = it.agent.script[LOAD] = NOT_LOADED
     it.agent.living[0].dies()
     error = await it.editor.refusal(it.editor.prompt(session_id, "still there?"))
-    assert "/queue memory restore" in error.message
+    assert "queue memory restore`" in error.message
     return session_id
 
 

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.journal import PromptState
-from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, USER_MESSAGE, queue_words
+from acp_bridge.journal import PromptState, SessionJournal
+from acp_bridge.protocol import (
+    SESSION_CANCEL,
+    SESSION_PROMPT,
+    SESSION_RESUME,
+    USER_MESSAGE,
+    queue_words,
+)
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.updates.notices import (
     ASK_WHAT,
@@ -20,6 +26,7 @@ from acp_bridge.updates.notices import (
 )
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.living import DONE, Living, first, living
+from tests.session.played_agent import UNKNOWN, PlayedAgent
 from tests.session.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
@@ -262,3 +269,93 @@ async def test_a_title_is_given_in_words(tmp_path: Path) -> None:
         assert said == [titled("the roof"), DONE]
         assert types(here, "/queue title") == [titled(""), DONE]
         await until(lambda: here.journal.info.title == "the roof")
+
+
+# --- an agent with a `/queue` of its own -----------------------------------------------------
+
+
+def lists(agent: PlayedAgent, *names: str) -> None:
+    commands = [{"name": name, "description": "the agent's"} for name in names]
+    agent.update(sessionUpdate="available_commands_update", availableCommands=commands)
+
+
+def offered_last(here: Living) -> list[str]:
+    listed = [u for u in here.updates() if u["sessionUpdate"] == "available_commands_update"]
+    return [each["name"] for each in listed[-1]["availableCommands"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "listed", "typed"),
+    [
+        (["compact"], "queue", "/queue"),
+        (["queue"], "bridge", "/bridge queue"),
+        (["/queue", "compact"], "bridge", "/bridge queue"),
+        (["queue", "bridge"], "acp-bridge", "/acp-bridge queue"),
+        (["queue", "bridge", "acp-bridge"], "acp-bridge", "/acp-bridge queue"),
+        (["bridge"], "queue", "/queue"),
+    ],
+)
+async def test_beside_the_agents_own_command_ours_has_another_name_which_notices_use(
+    tmp_path: Path, names: list[str], listed: str, typed: str
+) -> None:
+    async with left(tmp_path, "old `/queue run`") as here:
+        agent = await here.agent()
+        lists(agent, *names)
+        await until(lambda: here.updates() != [])
+        assert offered_last(here) == [*names, listed]
+        for words, expected in (
+            (f"{typed} hold", f"`{typed} go`"),
+            (f"{typed} go", "Going on."),
+            (f"{typed} go", f"`{typed} run`"),
+            (typed, f"`{typed} run` runs them, `{typed} drop [NUMBER]` forgets."),
+            (f"{typed} nonsense", f"`{typed}`, `{typed} hold`, `{typed} go`"),
+        ):
+            *shown, done = types(here, words)
+            assert done == DONE
+            assert any(expected in each for each in shown), (words, shown)
+            assert typed == "/queue" or not any("`/queue" in each for each in shown[1:])
+        assert agent.heard.count(SESSION_PROMPT) == 0
+
+
+async def test_the_agents_own_command_goes_to_the_agent_and_ours_takes_its_words_whole(
+    tmp_path: Path,
+) -> None:
+    async with left(tmp_path, "old") as here:
+        agent = await here.agent()
+        lists(agent, "queue")
+        await until(lambda: here.updates() != [])
+        asked = here.prompt("/queue something")
+        turn = await agent.asked(SESSION_PROMPT)
+        assert turn["params"]["prompt"] == text("/queue something")
+        *_, done = await types_and_waits(here, "  /bridge  queue edit 1 new  words\nof two lines")
+        assert (done, left_over(here)) == (DONE, ["new  words\nof two lines"])
+        agent.answer(turn, DONE)
+        assert await here.answered(asked) == DONE
+
+
+async def test_the_other_name_is_known_again_before_the_agent_has_listed_its_commands(
+    tmp_path: Path,
+) -> None:
+    listed = [{"name": "queue", "description": "its own"}]
+    update = {"sessionUpdate": "available_commands_update", "availableCommands": listed}
+
+    def kept(journal: SessionJournal) -> None:
+        journal.set("state:available_commands_update", {"update": update})
+
+    async with living(tmp_path, first=first(), before=kept) as here:
+        shown, _ = types(here, "/bridge queue hold")
+        assert "`/bridge queue go`" in shown
+
+
+async def test_errors_name_the_command_as_it_is_offered(tmp_path: Path) -> None:
+    def forgets(agent: PlayedAgent) -> None:
+        agent.reply(SESSION_RESUME, UNKNOWN)
+
+    async with living(tmp_path, forgets, first=first()) as here:
+        agent = await here.agent()
+        lists(agent, "queue")
+        await here.turn(agent)
+        agent.dies()
+        error = await here.answered(here.prompt("next"))
+        assert "`/bridge queue memory new`" in error["message"]
+        assert "`/queue" not in str(error)

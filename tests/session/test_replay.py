@@ -6,11 +6,18 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import JournalError
-from acp_bridge.protocol import SESSION_LOAD, STATE, text_chunk, user_chunk
+from acp_bridge.protocol import (
+    SESSION_LOAD,
+    SESSION_PROMPT,
+    STATE,
+    USER_MESSAGE,
+    text_chunk,
+    user_chunk,
+)
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError, encode
 from tests.session.journals import recorded, unreadable
-from tests.session.living import Living, living
+from tests.session.living import DONE, Living, first, living
 from tests.session.memory import ClientEnd, Json
 from tests.session.waiting import Beside, beside, quiet, until
 
@@ -369,3 +376,29 @@ async def test_what_the_bridge_itself_said_is_no_part_of_what_an_agent_repeats(
         await loads(here, ClientEnd())
         said = [user("one"), agent("first"), user("two"), agent("second")]
         assert repeats(here, *said) == [True] * 4
+
+
+async def test_the_users_messages_have_an_id_in_a_replay_one_for_each_prompt(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        for words in ("one", "two"):
+            asked = here.prompt(words)
+            agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+            assert await here.answered(asked) == DONE
+        given = {**user("its own"), "messageId": "theirs"}
+        here.journal.record(0, encode({"update": given}))
+
+        async def ids() -> list[Any]:
+            client = ClientEnd()
+            await load(here, client)
+            updates = [m["params"]["update"] for m in client.sent.take() if "params" in m]
+            return [u.get("messageId") for u in updates if u["sessionUpdate"] == USER_MESSAGE]
+
+        one, two, third = await ids()
+        assert isinstance(one, str)
+        assert one
+        assert one != two
+        assert third == "theirs"
+        assert await ids() == [one, two, third]

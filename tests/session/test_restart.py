@@ -10,20 +10,23 @@ import pytest
 
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.protocol import (
+    AGENT_MESSAGE,
     OPTIONS_UPDATE,
+    SESSION_CANCEL,
     SESSION_LOAD,
     SESSION_PROMPT,
     SESSION_RESUME,
     SET_CONFIG_OPTION,
     SET_MODE,
+    text_chunk,
     user_chunk,
 )
-from acp_bridge.updates import notices
+from acp_bridge.updates import agent_trouble, notices
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.journals import failing
-from tests.session.living import DONE, Living, Prepare, does_nothing, first, living
+from tests.session.living import CANCELLED, DONE, Living, Prepare, does_nothing, first, living
 from tests.session.memory import Json
-from tests.session.played_agent import BUSY, UNKNOWN, PlayedAgent
+from tests.session.played_agent import BUSY, UNKNOWN, PlayedAgent, refusal
 from tests.session.waiting import quiet, until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
@@ -263,6 +266,100 @@ async def test_that_the_agent_may_have_forgotten_is_said_once_until_it_has_remem
             await until(lambda agent=agent: here.session.link is agent)  # type: ignore[misc]
             assert await repeats(here, agent, text) is (text == "mend")
             assert said_so(here) == said
+
+
+REFUSAL: Json = {"stopReason": "refusal"}
+
+
+@pytest.mark.hazard("R11")
+@pytest.mark.parametrize(
+    ("answers", "words", "doubted"),
+    [
+        ([REFUSAL], "", [True]),
+        ([REFUSAL], " \n", [True]),
+        ([UNKNOWN], "", [True]),
+        ([refusal(-32603, "Internal error", details="Session abc not found")], "", [True]),
+        ([refusal(-32602, "Unknown session: abc")], "", [True]),
+        ([REFUSAL, REFUSAL], "", [True, True]),
+        ([CANCELLED, REFUSAL], "", [False, True]),
+        ([refusal(-32603, "busy"), REFUSAL], "", [False, True]),
+        ([REFUSAL], "I won't", [False]),
+        ([DONE, REFUSAL], "sure", [False, False]),
+    ],
+)
+async def test_an_agent_that_says_it_has_resumed_and_then_refuses_without_a_word_is_told_of_once(
+    tmp_path: Path, answers: list[Any], words: str, doubted: list[bool]
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        await here.turn(await here.agent())
+        agent = await restarted(here)
+        for answer, expected in zip(answers, doubted, strict=True):
+            asked = here.prompt("next")
+            turn = await agent.asked(SESSION_PROMPT)
+            if words:
+                agent.update(**text_chunk(AGENT_MESSAGE, words, f"m{len(here.got)}"))
+            agent.answer(turn, answer)
+            await here.answered(asked)
+            assert here.texts().count(agent_trouble.RESUME_DOUBTFUL) == expected
+
+
+async def failing_turn(here: Living, agent: PlayedAgent, answer: Any) -> None:
+    asked = here.prompt("next")
+    agent.answer(await agent.asked(SESSION_PROMPT), answer)
+    await here.answered(asked)
+
+
+async def cancelled_turn(here: Living, agent: PlayedAgent) -> None:
+    asked = here.prompt("stopped")
+    turn = await agent.asked(SESSION_PROMPT)
+    here.session.audience.cancel(here.client.client)
+    assert agent.heard[-1] == SESSION_CANCEL
+    agent.answer(turn, CANCELLED)
+    assert await here.answered(asked) == CANCELLED
+
+
+BROKEN = refusal(-32603, "Internal error")
+
+
+async def test_an_agent_that_fails_twice_in_a_row_after_a_stop_is_replaced_once(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        await here.turn(agent)
+        await cancelled_turn(here, agent)
+        await failing_turn(here, agent, BROKEN)
+        assert agent_trouble.BROKEN_BY_CANCEL not in here.texts()
+        await failing_turn(here, agent, BROKEN)
+        assert here.texts().count(agent_trouble.BROKEN_BY_CANCEL) == 1
+        second = await here.agent(2)
+        await until(lambda: here.session.link is second)
+        for _ in range(3):
+            await failing_turn(here, second, BROKEN)
+        assert len(here.context.agents) == 2
+        assert here.texts().count(agent_trouble.BROKEN_BY_CANCEL) == 1
+
+
+@pytest.mark.parametrize(
+    ("stopped", "answers"),
+    [
+        (False, [BROKEN, BROKEN, BROKEN]),
+        (True, [BROKEN, DONE, BROKEN, BROKEN]),
+        (True, [refusal(-32602, "no"), BROKEN, BROKEN]),
+        (True, [BROKEN]),
+    ],
+)
+async def test_an_agent_that_fails_otherwise_keeps_its_process(
+    tmp_path: Path, stopped: bool, answers: list[Any]
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        if stopped:
+            await cancelled_turn(here, agent)
+        for answer in answers:
+            await failing_turn(here, agent, answer)
+        assert len(here.context.agents) == 1
+        assert agent_trouble.BROKEN_BY_CANCEL not in here.texts()
 
 
 @pytest.mark.hazard("R11", "T2")

@@ -213,6 +213,31 @@ async def test_neither_rule_nor_hook_allows_writing_to_what_guards_the_user(
 
 
 @pytest.mark.hazard("A1")
+async def test_neither_rule_nor_hook_allows_what_the_agent_says_is_a_persons_to_allow(
+    tmp_path: Path,
+) -> None:
+    mark = {"acpBridgeAgent": {"onlyPerson": True}}
+    async with ruled(tmp_path, RULES, ALLOW) as it:
+        call = {"kind": "edit", "rawInput": {"path": "src/a"}}
+        assert await it.asks(**call) == "yes"
+        assert await it.asks(**call, _meta=mark) == "asked"
+        assert await it.asks(kind="edit", rawInput={"path": "secret/a"}, _meta=mark) == "no"
+
+
+@pytest.mark.hazard("C18")
+async def test_a_client_that_answers_by_a_rule_of_its_own_is_not_asked_what_is_a_persons_to_allow(
+    tmp_path: Path,
+) -> None:
+    """As `acp-bridge run --permissions allow` does; without any file of rules."""
+    async with ruled(tmp_path, None) as it:
+        own = {"_meta": {"acp_bridge": {"ownTurnsOnly": True}}}
+        it.here.client.client.abilities = ClientAbilities(own)
+        assert await it.asks(kind="edit", rawInput={"path": "src/a"}) == "asked"
+        mark = {"acpBridgeAgent": {"onlyPerson": True}}
+        assert await it.asks(kind="edit", rawInput={"path": "src/a"}, _meta=mark) == "no"
+
+
+@pytest.mark.hazard("A1", "C18")
 async def test_a_call_that_is_not_understood_is_allowed_by_no_rule(tmp_path: Path) -> None:
     async with ruled(tmp_path, 'allow = ["Bash", "Edit", "Read", "WebFetch", "Search"]') as it:
         assert await it.asks(kind="read", locations=[{"path": "a"}]) == "yes"

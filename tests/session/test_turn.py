@@ -54,7 +54,9 @@ async def test_when_the_agent_gets_the_prompt_as_it_came_the_turn_and_its_words_
         assert [params["update"] for params in await recorded(here.journal)] == words
         # The client that sent the prompt shows its words by itself.
         assert here.updates() == []
-        assert [message["params"]["update"] for message in other.sent.take()] == words
+        shown = [message["params"]["update"] for message in other.sent.take()]
+        name = shown[0]["messageId"]
+        assert shown == [{**each, "messageId": name} for each in words]
 
 
 async def test_what_is_shown_from_then_on_is_recorded_in_the_turn(tmp_path: Path) -> None:

@@ -169,6 +169,25 @@ async def test_an_agents_session_that_has_an_id_of_ours_or_was_deleted_is_unknow
         assert it.agent.params("session/load") == []
 
 
+@WAYS
+@pytest.mark.parametrize("known_as", ["ours", "the agent's"])
+async def test_for_a_session_that_was_deleted_no_agent_is_asked_or_started(
+    tmp_path: Path, how: str, known_as: str
+) -> None:
+    async with world(tmp_path) as it:
+        session_id = await it.new()
+        await it.says(session_id, "remember this")
+        await it.editor.ask("session/delete", {"sessionId": session_id})
+        wanted = session_id if known_as == "ours" else "agent-1"
+    async with world(tmp_path, knowing()) as it:
+        gate = it.agent.stops_at("initialize")
+        it.agent.rows = [{"sessionId": wanted, "cwd": "/w"}]
+        error = await it.editor.refused(f"session/{how}", {**SETUP, "sessionId": wanted})
+        assert (error.code, error.message) == (-32002, "unknown session")
+        assert not gate.reached
+        gate.open()
+
+
 # --- authentication --------------------------------------------------------------------------
 
 

@@ -210,10 +210,13 @@ def test_the_queue_command_is_added_to_the_agents_own_unless_it_has_one() -> Non
         updates, {"sessionUpdate": "available_commands_update", "availableCommands": commands}
     )
     assert shown["availableCommands"] == [*commands, ours]
-    assert not updates.own_queue
+    assert updates.command.name == "/queue"
     own = {"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "queue"}]}
-    assert live(updates, own) == own
-    assert updates.own_queue
+    listed = live(updates, own)["availableCommands"]
+    assert listed[0] == {"name": "queue"}
+    assert (listed[1]["name"], listed[1]["description"]) == ("bridge", ours["description"])
+    assert listed[1]["input"]["hint"].startswith("queue | queue hold | queue go")
+    assert updates.command.name == "/bridge queue"
 
 
 @pytest.mark.parametrize("booleans", [True, False])

@@ -200,12 +200,13 @@ class Permissions:
         if decision is None:
             link.peer.fail(call.id, errors.cancelled())
             return
-        allows = decision.action == "allow" and self._still_says(asked)
+        person = is_for_person(call)
+        allows = decision.action == "allow" and not person and self._still_says(asked)
         offered = option_for("allow", call.params.get("options")) is not None
         if decision.action == "deny" or (allows and offered):
             self._settle(link, call, decision, asked.told)
         else:
-            ask(link, call, decision.guarded)
+            ask(link, call, decision.guarded or person)
 
     def _settle(self, link: Link, call: Call, decision: Decision, told: Json) -> None:
         """Answer a permission that no person was asked for; `told`: what hooks were told of it."""
@@ -239,6 +240,12 @@ class Permissions:
         request = asked.call.params["toolCall"]
         card = self._updates.card_told(request)
         return shows_alike(asked.card, card) and not disagrees(card, request)
+
+
+def is_for_person(call: Call) -> bool:
+    """Return True for a permission that the built-in agent has marked as a person's to give."""
+    meta = as_object(as_object(as_object(call.params).get("toolCall")).get("_meta"))
+    return as_object(meta.get(protocol.BUILTIN_AGENT)).get(protocol.ONLY_PERSON) is True
 
 
 def asks(call: Call, about: Json | None) -> str:

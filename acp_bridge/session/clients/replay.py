@@ -268,18 +268,19 @@ class Replay:
                 view.replay(each)
 
     def _say_what_waits(self, view: ClientView, request: ClientRequest) -> None:
+        named = self._transcript.named
         if self._journal.behind:
-            view.replay(notices.notice(notices.unrecorded(self._journal.why)))
+            view.replay(named(notices.notice(notices.unrecorded(self._journal.why))))
         if self.said:
-            view.replay(notices.notice(self.said))
+            view.replay(named(notices.notice(self.said)))
             self.said = None
         if left := self._prompts.left_over:
-            view.replay(notices.notice(notices.left_over(self._prompts.numbered(left))))
+            view.replay(named(notices.notice(notices.left_over(self._prompts.numbered(left)))))
         if self._pauses.told is not Standstill.OPEN and (said := self._pauses.said):
-            view.replay(notices.notice(said))
+            view.replay(named(notices.notice(said)))
         knows = request.method == ATTACH or request.client.abilities.has_stop
         if not knows and (work := self._audience.at_work(request.client)):
-            view.replay(notices.notice(work))
+            view.replay(named(notices.notice(work)))
 
     def answer(self, request: ClientRequest, cursor: str | None) -> None:
         """Answer a load of a session that was filled just now, which its client was shown.

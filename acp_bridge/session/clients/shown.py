@@ -18,7 +18,6 @@ from acp_bridge.protocol import (
     as_object,
     kind_of,
     own_meta,
-    without_prompt_id,
 )
 from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.places import Mark
@@ -70,9 +69,7 @@ class Shown:
         if not after:
             return
         self._tell_children()
-        abilities = self._view.client.abilities
-        names_prompts = abilities.shows_said or abilities.takes_cursors
-        told = self._outward(after if names_prompts else without_prompt_id(after))
+        told = self._outward(after)
         mark = Mark.of(self._divided.place) if self._divided and self._marks else None
         for each in told:  # one at most
             self._view.replay(for_replay(each), mark)

@@ -25,7 +25,7 @@ from acp_bridge.agents.requests import MOST_OPEN
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import ASKS_A_PERSON, Json
 from acp_bridge.session.clients.open_request import OpenRequest, answer_cancelled, names_session
-from acp_bridge.session.clients.permissions import Permissions, new_card
+from acp_bridge.session.clients.permissions import Permissions, is_for_person, new_card
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
@@ -92,7 +92,7 @@ class ToClient:
         if self._permissions and self._permissions.takes(call):
             self._permissions.decide(link, call, self._pass)
         else:
-            self._pass(link, call, guarded=False)
+            self._pass(link, call, guarded=is_for_person(call))
         return False
 
     def note_card(self, update: Json) -> None:

@@ -6,6 +6,7 @@ with a new one, `/queue memory restore` gives that one a transcript with its fir
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any, Final
 
@@ -17,16 +18,24 @@ from acp_bridge.protocol import (
     NOTICE,
     TOOL_CALL,
     USER_MESSAGE,
+    ErrorCode,
     Json,
     own_meta,
 )
 from acp_bridge.runtime.log import event
-from acp_bridge.session.opening import Known
+from acp_bridge.session.opening import Known, in_words
 from acp_bridge.updates import notices
+from acp_bridge.wire.jsonrpc import Err, Ok
 
 #: characters of a transcript that a prompt carries; what is older is left out.
 _TRANSCRIPT: Final = 32_000
 _KEY: Final = "memory"
+#: how agents say, in errors of any code, that they don't have a session.
+_UNKNOWN: Final = re.compile(
+    r"\b(?:no such|no|unknown|unrecogni[sz]ed|missing) session\b"
+    r"|\bsession\b.{0,80}\b(?:not (?:be )?found|unknown|does ?n.t exist|does not exist)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class Memory:
@@ -42,6 +51,8 @@ class Memory:
         self._kept: Json = journal.get(_KEY) or {}
         #: why the agent would not load the session when it was asked last.
         self.refusal: str | None = None
+        #: the process was given the session by a resume, and has not shown since that it has it.
+        self.resumed = False
         #: the transcript for the next prompt that can carry it.
         self.transcript: str | None = None
 
@@ -80,12 +91,13 @@ class Memory:
             return notices.MEMORY_STOPPED
         return notices.MEMORY_RESTORED if restore else notices.MEMORY_NEW
 
-    async def note_open(self, *, is_new: bool) -> None:
+    async def note_open(self, *, is_new: bool, resumed: bool = False) -> None:
         """Note that a process has opened the session; `is_new`: as a new one of the agent.
 
+        `resumed`: it says that it has resumed the session, which it should remember.
         A transcript that is to be restored is made ready. Raises JournalError.
         """
-        self.refusal = None
+        self.refusal, self.resumed = None, resumed
         if self.given_up:
             self._keep({**self._kept, "given_up": False})
         lost = is_new and self._turns() == 0  # it forgot a turn that did not end well
@@ -103,6 +115,26 @@ class Memory:
             self._keep({**self._kept, "doubted": doubt})
         except JournalError as exc:
             event("journal.failed", session=self._journal.info.session_id, what=exc)
+        return doubt
+
+    def doubt_resumed(self, answer: object, *, spoke: bool) -> bool | None:
+        """Return True, once, if an agent that says it has resumed the session surely lacks it.
+
+        It refuses the prompt without a word, or says that there is no such session. False: it has
+        answered; None: there is nothing new to know. `spoke`: it has said something in the turn.
+        """
+        if not self.resumed:
+            return None
+        match answer:
+            case Err(error):
+                unknown = error.code == ErrorCode.RESOURCE_NOT_FOUND
+                unknown = unknown or _UNKNOWN.search(in_words(error)) is not None
+                doubt = True if unknown and not spoke else None
+            case Ok({"stopReason": "refusal"}) if not spoke:
+                doubt = True
+            case _:
+                doubt = False if spoke else None
+        self.resumed = doubt is None
         return doubt
 
     def take_transcript(self, prompt: list[Any]) -> Json | None:

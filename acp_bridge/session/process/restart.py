@@ -141,7 +141,8 @@ class Restart:
         await self._rename(link)
         if link.gone:  # the next process may have the session by now
             raise Refused("the agent's process has ended", permanent=False)
-        await self._memory.note_open(is_new=opening.is_new)
+        resumed = opening.taken_up and not opening.replays and known.remembered
+        await self._memory.note_open(is_new=opening.is_new, resumed=resumed)
         if known.remembered and opening.taken_up:
             self._core.spawn(self._reloads.note, link)
         if late:

@@ -411,7 +411,7 @@ class Prompts:
         """Answer who waits for prompts that are left over, because the session is closed."""
         for key in self._left_over:
             asked, self._open[key].again = self._open[key].again, []
-            self._answer(asked, answers.of_outcome(outcome), hush=False)
+            self._answer(asked, self._transcript.answered(answers.of_outcome(outcome)), hush=False)
 
     def _let_go(self, prompt: Prompt, *requests: ClientRequest) -> None:
         left = [each for each in prompt.asked if each not in requests]
@@ -430,7 +430,7 @@ class Prompts:
     def answer(self, key: int, outcome: Outcome) -> None:
         """Write the outcome into the journal, then tell it to the client that asked."""
         prompt = self._open.pop(key)
-        answer = answers.of_outcome(outcome, prompt.cancelled_with)
+        answer = self._transcript.answered(answers.of_outcome(outcome, prompt.cancelled_with))
         joined = prompt.delivery == "steered"  # the agent's answer is that to another prompt
         own = outcome.answer if isinstance(outcome, Replied) and not joined else None
         if prompt.delivery and isinstance(answer, Ok) and isinstance(answer.result, dict):
@@ -609,7 +609,7 @@ class Prompts:
 
     def _say_end(self, prompt: Prompt, text: str) -> None:
         """Say how a turn ended where its updates end; the client that asked has its answer."""
-        said = notices.notice(text)
+        said = self._transcript.named(notices.notice(text))
         self._transcript.record_only(said)
         noted = self._transcript.flush()
         self._transcript.show_to_all_but({request.client for request in prompt.asked}, said, noted)

@@ -1,5 +1,7 @@
 """`/queue`: the user's word over prompts. Answered by the bridge at once, never queued.
 
+It is also `/bridge queue`, for an agent with a `/queue` of its own (`updates.own_command`).
+
 /queue            shows what waits, and what was left over by a bridge that ended
 /queue pause      lets the turn wait when its model or tool call in flight has ended, if the agent
                   can do that
@@ -27,6 +29,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 from uuid import uuid4
@@ -86,6 +89,12 @@ def usage(words: tuple[str, ...]) -> str:
     return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
 
 
+def _text(params: Json) -> str:
+    """Return a prompt that is the command, as one that begins with `/queue`."""
+    text: str = params["prompt"][0]["text"]
+    return re.sub(r"^\s*/(?:acp-)?bridge\s+queue", "/queue", text).strip()
+
+
 class QueueCommand:
     """Answers `/queue` in one session."""
 
@@ -126,6 +135,8 @@ class QueueCommand:
                 needed = self._memory.refusal is not None
             case ["go"]:
                 needed = self._pauses.said is not None
+            case ["run" | "drop"]:
+                needed = bool(self._prompts.left_over)
             case ["wait" | "stop"]:
                 needed = self._core.now.busy or self._core.now.may_work
             case _:
@@ -135,8 +146,8 @@ class QueueCommand:
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
         """Carry out the words, and answer the prompt that they came with."""
         if words[:1] == ["ask"] and words[1:]:
-            text = params["prompt"][0]["text"]  # with the white space that stands in the question
-            self._ask(request, text.strip().split(maxsplit=2)[2])
+            # With the white space that stands in the question.
+            self._ask(request, _text(params).split(maxsplit=2)[2])
             return
         for block in params["prompt"]:
             # Its own message: it may be typed right behind the prompt of the turn that runs.
@@ -160,7 +171,7 @@ class QueueCommand:
                 | ["move", _, "first" | "last"]
                 | ["drop", _]
             ):
-                self._changes.command(request, words, params["prompt"][0]["text"])
+                self._changes.command(request, words, _text(params))
                 return
             case _:
                 self._do(words)

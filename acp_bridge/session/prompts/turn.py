@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import DatabaseAway, JournalError, SessionJournal, told
@@ -20,9 +21,11 @@ from acp_bridge.protocol import (
     SESSION_CANCEL,
     SESSION_PROMPT,
     SPARES,
+    ErrorCode,
     Json,
     as_object,
     is_feedback,
+    of_prompt,
     user_chunk,
     with_own_meta,
     without_own_meta,
@@ -38,9 +41,12 @@ from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import notices
+from acp_bridge.updates import agent_trouble, notices
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err
+
+#: internal errors in a row, after a cancel, for which a process is replaced.
+_FAILURES: Final = 2
 
 
 class Unsent:
@@ -90,6 +96,9 @@ class Turn:
         """No turn runs yet."""
         #: the prompt of the turn, if it had to wait for the journal's note.
         self._unsent: Unsent | None = None
+        #: the process that was sent a cancel and has ended no turn well since, or 0; and how often
+        #: it has answered with an internal error since.
+        self._cancelled_in = self._failures = 0
         self._account = account
         self._background = background
         self._limit = limit
@@ -220,10 +229,30 @@ class Turn:
         told no cost for the session's budget."""
         if budget := self._account.budget:
             budget.end_turn(outcome)
-        if not isinstance(outcome, Replied) or (doubt := self._updates.take_doubt()) is None:
+        if not isinstance(outcome, Replied):
             return
-        if self._memory.note_doubt(doubt=doubt):
-            self._transcript.notice(notices.MEMORY_DOUBTFUL)
+        said, doubt = notices.MEMORY_DOUBTFUL, self._updates.take_doubt()
+        if doubt is None:
+            said = agent_trouble.RESUME_DOUBTFUL
+            doubt = self._memory.doubt_resumed(outcome.answer, spoke=self._updates.spoke)
+        if doubt is not None and self._memory.note_doubt(doubt=doubt):
+            self._transcript.notice(said)
+        self._count_failure(outcome.answer)
+
+    def _count_failure(self, answer: object) -> None:
+        """Replace a process that has answered two prompts in a row with -32603 after a cancel.
+
+        That happens once after a cancel. A usage limit is no such answer.
+        """
+        broken = isinstance(answer, Err) and answer.error.code == ErrorCode.INTERNAL_ERROR
+        if not broken or self._core.now.epoch != self._cancelled_in:
+            self._cancelled_in = 0
+        elif not self._limit.active:
+            self._failures += 1
+        if self._cancelled_in and self._failures == _FAILURES:
+            self._cancelled_in = 0
+            self._transcript.notice(agent_trouble.BROKEN_BY_CANCEL)
+            self._core.feed(ev.ReplaceProcess())
 
     def _tell_not_run(self, prompt: Prompt, text: str) -> None:
         self._transcript.begin_turn(prompt.seq)
@@ -241,7 +270,8 @@ class Turn:
         shows_them, noted = self._prompts.shown_by(prompt), self._transcript.take_noted()
         for chunk in [] if prompt.shown else words_of(prompt.params):
             as_noted = noted.pop(0) if noted else None
-            self._transcript.show_to_all_but(shows_them, chunk, as_noted)
+            said = of_prompt(chunk, prompt.prompt_id)
+            self._transcript.show_to_all_but(shows_them, said, as_noted)
 
     def _show_beside(self, prompt: Prompt, added: list[Json]) -> None:
         """Show the notices of hooks about a prompt.
@@ -291,6 +321,7 @@ class Turn:
 
         Subagents that can be cancelled are, too; a notice names the others.
         """
+        self._cancelled_in, self._failures = link.epoch, 0
         told: Json = {"sessionId": link.agent_session_id}
         spares = self._background.spares and link.activity is not None
         link.peer.notify(SESSION_CANCEL, with_own_meta(told, {SPARES: True}) if spares else told)

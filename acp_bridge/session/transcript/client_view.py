@@ -30,14 +30,17 @@ from acp_bridge.protocol import (
     AGENT_MESSAGE,
     AGENT_THOUGHT,
     COMMANDS_UPDATE,
+    PROMPT_ID,
     SESSION_UPDATE,
     STATE,
     Json,
+    as_object,
     is_aside,
     is_state,
     kind_of,
     own_meta,
     with_cursor,
+    without_prompt_id,
 )
 from acp_bridge.session.transcript.places import Mark, Noted
 from acp_bridge.wire.jsonrpc import encode, notification
@@ -546,6 +549,7 @@ class ClientView:
 
     def _line(self, params: Json, mark: Mark | None = None) -> bytes:
         """Return an update as a line for this client, or nothing if it can't take it."""
+        params = self._named(params)
         if mark and self.takes_cursors:
             params = self._marked(params, mark)
         update = params.get("update")
@@ -558,6 +562,19 @@ class ClientView:
         if "sessionId" in params:  # of a subagent
             return encode(notification(SESSION_UPDATE, params))
         return self._head + encode(params)[1:-1] + b"}\n"
+
+    def _named(self, params: Json) -> Json:
+        """Return an update with the id of the user's prompt as this client knows it.
+
+        In version 1 it is the id of the message, which agents give in their own replays.
+        """
+        prompt, abilities = own_meta(params).get(PROMPT_ID), self.client.abilities
+        if prompt is None or abilities.shows_said:
+            return params
+        update = as_object(params.get("update"))
+        if update.get("messageId") is None:
+            params = {**params, "update": {**update, "messageId": prompt}}
+        return params if self.takes_cursors else without_prompt_id(params)
 
     def _marked(self, params: Json, mark: Mark) -> Json:
         """Return a recorded update with its cursor.

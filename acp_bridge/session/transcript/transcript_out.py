@@ -18,7 +18,14 @@ from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.turns import ASKING
-from acp_bridge.protocol import SAID_UPDATE, SESSION_UPDATE, Json, is_state, kind_of
+from acp_bridge.protocol import (
+    COMMANDS_UPDATE,
+    SAID_UPDATE,
+    SESSION_UPDATE,
+    Json,
+    is_state,
+    kind_of,
+)
 from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.session.transcript.places import Noted, Places
@@ -26,7 +33,7 @@ from acp_bridge.updates import notices
 from acp_bridge.updates.children import Children, is_of_subagents, outward
 from acp_bridge.updates.folded import Folded
 from acp_bridge.updates.updates import Updates
-from acp_bridge.wire.jsonrpc import encode, notification
+from acp_bridge.wire.jsonrpc import Answer, Err, RpcError, encode, notification
 
 CARDS: Final = "cards"
 """The key under which the journal has the notes about cards (`updates.open_cards.Note`)."""
@@ -50,6 +57,7 @@ class TranscriptOut:
         self._session_id = session_id
         self._journal = journal
         self._updates = updates
+        updates.command.take_up(journal.get(f"state:{COMMANDS_UPDATE}"))
         #: what the children do, for clients that can't show subagents.
         self._folded = Folded(updates.children)
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
@@ -195,6 +203,7 @@ class TranscriptOut:
         `again`: the agent says it because it was given the session again, so a client that was
         shown the same state before is not shown it.
         """
+        params = self.named(params)
         line = encode(params)
         if self._updates.children and is_of_subagents(params):
             self._rows.append(line)
@@ -210,6 +219,18 @@ class TranscriptOut:
             self._lines.append(self._head + line[1:-1] + b"}\n")
             if self._placed:
                 self._shown.append((len(self._rows) - 1, params))
+
+    def named(self, params: Json) -> Json:
+        """Return a notice with the name of the bridge's command as it is offered now."""
+        return self._updates.command.in_notice(params)
+
+    def answered(self, answer: Answer) -> Answer:
+        """Return an answer with that name in an error of ours; any other answer as it is."""
+        match answer:
+            case Err(RpcError(message=said, data={"details": details})) if details == said:
+                named = self._updates.command.named(said)
+                return answer if named == said else Err(RpcError(answer.error.code, named))
+        return answer
 
     def show_replayed(self, view: ClientView, params: Json, *, has_all: bool) -> None:
         """Record and show one update with which the replay of a client ends.
@@ -233,7 +254,7 @@ class TranscriptOut:
     def show_only(self, params: Json, *, again: bool = False) -> None:
         """Show one update in its order, without recording it."""
         self.flush()
-        self._show(params, None, again=again)
+        self._show(self.named(params), None, again=again)
 
     def _show(
         self, params: Json, noted: Noted | None, *, again: bool = False, recorded: bool = False
@@ -246,7 +267,7 @@ class TranscriptOut:
     def show_to(self, client: Client, params: Json) -> None:
         """Show one update to one client, in its order, without recording it."""
         self.flush()
-        for view, shown in self._for_views(params):
+        for view, shown in self._for_views(self.named(params)):
             if view.client is client:
                 view.show(shown)
 
@@ -311,6 +332,7 @@ class TranscriptOut:
         `noted`: as it was noted, if it was recorded.
         """
         self.flush()
+        params = self.named(params)
         for view in self.views:
             if view.client not in known:
                 view.then(view.end_quiet_of_load)
@@ -370,7 +392,7 @@ class TranscriptOut:
 
     def notice(self, text: str) -> None:
         """Record and show a notice, a text of the bridge's own."""
-        said = notices.notice(text)
+        said = self.named(notices.notice(text))
         self.record_only(said)
         self._show(said, self.flush())
 

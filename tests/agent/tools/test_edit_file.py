@@ -270,3 +270,98 @@ def test_any_replacement_is_the_one_that_the_model_sees(
 def test_whatever_is_read_as_text_is_written_as_it_was(data: bytes, mark: bytes) -> None:
     text = decode(mark + data)
     assert text is None or text.encode() == mark + data
+
+
+# bytes that are not of the file's encoding
+
+ODD = "thé →\r\n".encode() + b"odd \xe9 \xff\r\n" + "naïve\r\n".encode()
+
+
+async def test_in_utf_8_with_an_odd_byte_the_byte_stays_and_the_rest_is_utf_8(cwd: Path) -> None:
+    after = await edited(cwd, ODD, old="naïve", new="→ é 中")
+    assert after == ODD.replace("naïve".encode(), "→ é 中".encode())
+
+
+async def test_an_odd_byte_that_the_model_repeats_stays(cwd: Path) -> None:
+    after = await edited(cwd, ODD, old="odd \ufffd \ufffd\nna", new="ODD \ufffd-\ufffd\nNA")
+    assert after == ODD.replace(b"odd \xe9 \xff\r\nna", b"ODD \xe9-\xff\r\nNA")
+    assert await edited(cwd, ODD, old="odd \ufffd \ufffd", new="é") == ODD.replace(
+        b"odd \xe9 \xff", "é".encode()
+    )
+
+
+async def test_where_it_is_not_clear_which_odd_byte_is_meant_nothing_is_changed(cwd: Path) -> None:
+    (cwd / "a").write_bytes(ODD)
+    context = session(cwd)
+    await call(ReadFile(), context, path="a")
+    said = await problem(EditFile(), context, path="a", old="\ufffd \ufffd", new="\ufffd")
+    assert "2 bytes are" in said
+    for new in ("\ud800", "\udce9"):
+        assert "half a character" in await problem(
+            EditFile(), context, path="a", old="naïve", new=new
+        )
+    assert (cwd / "a").read_bytes() == ODD
+
+
+async def test_the_card_and_the_model_get_no_half_characters(cwd: Path) -> None:
+    (cwd / "a").write_bytes(ODD)
+    context = session(cwd)
+    result = await call(ReadFile(), context, path="a")
+    assert "odd \ufffd \ufffd" in result.text
+    assert "stands for a byte" in result.text
+    action = await prepare(EditFile(), context, path="a", old="naïve", new="x")
+    str((result, action.content)).encode()
+
+
+async def test_odd_bytes_stay_in_files_with_a_mark(cwd: Path) -> None:
+    for before in (
+        b"\xef\xbb\xbfcaf\xe9 x \xe2\x86",
+        "\ufeffcafé x ".encode("utf-16-le") + b"\x00\xd8y\x00",
+        "\ufeffcafé x ".encode("utf-16-le") + b"y",
+        "\ufeffcafé x ".encode("utf-16-be") + b"\xdc\x01",
+        "\ufeffcafé x 中".encode("utf-32-le"),
+        "\ufeffcafé x 中".encode("utf-32-be"),
+        "\ufeffcafé x 中".encode("gb18030"),
+    ):
+        (cwd / "a").write_bytes(before)
+        text = decode(before)
+        assert text is not None, before
+        after = await edited(cwd, before, old=" x ", new=" → ")
+        assert after == before.replace(" x ".encode(text.encoding), " → ".encode(text.encoding))
+
+
+async def test_a_file_that_is_half_latin_1_is_utf_8_and_keeps_those_bytes(cwd: Path) -> None:
+    before = "thé\n".encode() * 3 + "café\n".encode("latin-1") * 4 + b"end\n"
+    assert await edited(cwd, before, old="end", new="é→") == before.replace(b"end", "é→".encode())
+
+
+def test_text_of_another_encoding_is_not_taken_for_utf_8() -> None:
+    latin = "«LIBERTÉ», déjà vu, été, où, ça".encode("latin-1")
+    chinese = "中文的文件有很多字符在里面".encode("gbk")
+    for data in (latin, chinese, "日本語のファイルです".encode("shift-jis"), b"caf\xe9"):
+        text = decode(data)
+        assert text is not None
+        assert text.encoding == "latin-1", data
+
+
+@given(st.lists(st.sampled_from(["é", "→", "a", "\n", "\udce9", "\udcff", "\ufffd"]), max_size=20))
+def test_whatever_odd_bytes_a_file_has_an_edit_beside_them_changes_nothing_else(
+    parts: list[str],
+) -> None:
+    data = ("".join(parts) + "HERE é é é é é").encode("utf-8", "surrogateescape")
+    before = decode(data)
+    assert before is not None
+    after, _ = replaced(before, "HERE", "→", everywhere=False)
+    if before.encoding == "utf-8":
+        assert after.encode() == data.replace(b"HERE", "→".encode())
+    assert before.rewritten(before.lf).encode() == data
+
+
+async def test_odd_bytes_do_not_pass_through_a_client(cwd: Path) -> None:
+    (cwd / "a").write_bytes(ODD)
+    client = FilesClient(reads=True, writes=True, disk=True)
+    context = session(cwd, client)
+    await call(ReadFile(), context, path="a")
+    await call(EditFile(), context, path="a", old="naïve", new="x")
+    assert (cwd / "a").read_bytes() == ODD.replace("naïve".encode(), b"x")
+    assert client.written == []

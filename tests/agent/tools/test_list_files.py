@@ -8,7 +8,7 @@ import pytest
 
 from agent.tools import list_files, ripgrep
 from agent.tools.list_files import ListFiles
-from tests.agent.tools.support import call, problem, session
+from tests.agent.tools.support import call, prepare, problem, session
 
 pytestmark = pytest.mark.process
 
@@ -131,3 +131,72 @@ def test_the_card_says_what_is_listed_and_where(cwd: Path) -> None:
     assert tool.locations(tool.Args(), cwd) == []
     assert tool.locations(tool.Args(path="src"), cwd) == [{"path": str(cwd / "src")}]
     assert (tool.kind, tool.access) == ("search", "read")
+
+
+async def test_an_absolute_pattern_lists_where_it_leads(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    beside = tmp_path / "beside"
+    (beside / "lib").mkdir(parents=True)
+    (beside / "lib/l.py").touch()
+    (project / "link").symlink_to("src")
+    for pattern, expected in {
+        f"{project}/src/*.py": ["src/y.py"],
+        f"{project}/src/**/*.py": ["src/deep/z.py", "src/y.py"],
+        f"{project}/**/z.py": ["src/deep/z.py"],
+        f"{project}/*.py": ["a.py", "b.py"],
+        f"{project}/link/*.py": ["src/y.py"],
+        f"file://{project}/src/*.py": ["src/y.py"],
+        f"{project}/src/y.py": ["src/y.py"],
+        f"{project}/{{src,nm}}/*.py": ["src/y.py"],
+        f"!{project}/src/**": [".gitignore", ".hidden/c.py", "a.py", "b.py", "notes.md"],
+        "/src/*.py": ["src/y.py"],
+        f"{beside}/**/*.py": [f"{beside}/lib/l.py"],
+        "~/beside/*/*.py": [f"{beside}/lib/l.py"],
+        "../beside/**/*.py": [f"{beside}/lib/l.py"],
+        f"{tmp_path}/none/*.py": ["[no files]"],
+    }.items():
+        assert await files(project, pattern=pattern) == expected, pattern
+    of_folder = await files(project, path="src", pattern=f"{project}/src/deep/*.py")
+    assert of_folder == ["src/deep/z.py"]
+
+
+async def test_a_pattern_that_leads_out_of_the_folders_is_asked_for_and_named(
+    project: Path, tmp_path: Path
+) -> None:
+    for pattern in (f"{tmp_path}/*.py", "../*.py", f"file://{tmp_path}/*.py"):
+        assert (await prepare(ListFiles(), session(project), pattern=pattern)).outside, pattern
+        args = ListFiles.Args(pattern=pattern)
+        assert ListFiles().locations(args, project) == [{"path": str(tmp_path)}]
+    inside = await prepare(ListFiles(), session(project), pattern=f"{project}/src/*.py")
+    assert not inside.outside
+
+
+async def test_without_a_repository_what_gitignore_names_is_left_out_too(project: Path) -> None:
+    (project / ".git/config").unlink()
+    (project / ".git").rmdir()
+    (project / "src/deep/.gitignore").write_text("z.py\n")
+    expected = [".gitignore", ".hidden/c.py", "a.py", "b.py", "notes.md"]
+    assert await files(project) == [*expected, "src/deep/.gitignore", "src/x.ts", "src/y.py"]
+    below = ["src/deep/.gitignore", "src/x.ts", "src/y.py"]
+    assert await files(project, path="src") == below
+    assert await files(project, pattern="gen.py") == ["[no files]"]
+    assert await files(project, path="nm") == ["nm/i.py"]
+
+
+async def test_a_gitignore_above_the_session_s_folder_is_about_something_else(
+    project: Path, tmp_path: Path
+) -> None:
+    (project / ".git/config").unlink()
+    (project / ".git").rmdir()
+    (tmp_path / ".gitignore").write_text("*\n")
+    assert "src/y.py" in await files(project)
+    assert "src/gen.py" not in await files(project)
+
+
+async def test_in_a_repository_what_is_above_it_does_not_count(
+    project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / ".gitignore").write_text("*\n")
+    assert "src/y.py" in await files(project)

@@ -1,5 +1,6 @@
 """Where a path leads: inside of the session's folders or not, through whatever links."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,82 @@ async def test_a_path_is_relative_to_the_session_s_folder_or_absolute(cwd: Path)
         assert await locate(path, context) == Place(path, cwd / "a/b", str(cwd / "a/b"), False)
 
 
-async def test_a_tilde_is_a_name_like_any_other(cwd: Path) -> None:
-    assert (await locate("~/x", session(cwd))).real == cwd / "~" / "x"
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+async def test_the_home_folder_is_meant_by_its_usual_names(cwd: Path, home: Path) -> None:
+    context = session(cwd)
+    for path in ("~/x", "$HOME/x", "${HOME}/x", f"file://{home}/x"):
+        place = await locate(path, context)
+        assert (place.real, place.outside) == (home / "x", True), path
+    assert (await locate("~", context)).real == home
+    assert (await locate("~nobody-of-this-name/x", context)).real == cwd / "~nobody-of-this-name/x"
+    assert (await locate("./~/x", context)).real == cwd / "~/x"
+    for path in ("~x", "a~", "a/~/x", "$HOMEX", "#~"):
+        assert (await locate(path, context)).real == cwd / path
+    assert WriteFile().locations(WriteFile.Args(path="~/x", content=""), cwd) == [
+        {"path": str(home / "x")}
+    ]
+
+
+async def test_a_name_that_begins_with_a_tilde_and_is_there_is_that_file(cwd: Path) -> None:
+    (cwd / "~root").write_text("x")
+    assert (await locate("~root", session(cwd))).real == cwd / "~root"
+
+
+async def test_writing_into_the_home_folder_makes_no_folder_in_the_project(
+    cwd: Path, home: Path
+) -> None:
+    action = await prepare(WriteFile(), session(cwd), path="~/notes.txt", content="x")
+    assert action.outside
+    await run(action)
+    assert (home / "notes.txt").read_text() == "x"
+    assert os.listdir(cwd) == []
+
+
+async def test_a_file_address_is_its_path(cwd: Path, home: Path) -> None:
+    name = "a b#é.txt"
+    (cwd / name).write_text("x")
+    (home / "h").write_text("x")
+    encoded = f"{cwd}/a%20b%23%C3%A9.txt"
+    for path in (
+        f"file://{encoded}",
+        f"file:{encoded}",
+        f"FILE://localhost{encoded}",
+        f"file://{encoded}#L3",
+        f"file://{encoded}?x=1",
+        f"file://{cwd}/{name}",
+        "file:a%20b%23%C3%A9.txt",
+        "file:./a%20b%23%C3%A9.txt",
+    ):
+        assert (await locate(path, session(cwd))).real == cwd / name, path
+    for path in ("file://~/h", "file:~/h", f"file://{home}/h"):
+        assert (await locate(path, session(cwd))).real == home / "h", path
+    assert "     1\tx" in (await call(ReadFile(), session(cwd), path=f"file://{encoded}")).text
+    args = ReadFile.Args(path=f"file://{encoded}")
+    assert ReadFile().locations(args, cwd) == [{"path": str(cwd / name)}]
+
+
+async def test_a_file_address_of_another_machine_and_one_that_is_none_are_said_so(
+    cwd: Path,
+) -> None:
+    said = await problem(ReadFile(), session(cwd), path="file://elsewhere.example/etc/hosts")
+    assert said == (
+        "file://elsewhere.example/etc/hosts names a file on another machine, elsewhere.example."
+    )
+    assert await problem(ReadFile(), session(cwd), path="file:///a%00b") == "That is not a path."
+    args = ReadFile.Args(path="file://elsewhere.example/x")
+    assert len(ReadFile().locations(args, cwd)) == 1
+
+
+async def test_a_file_whose_name_looks_like_an_address_is_that_file(cwd: Path) -> None:
+    (cwd / "file:x").write_text("x")
+    assert (await locate("file:x", session(cwd))).real == cwd / "file:x"
 
 
 async def test_what_leads_out_of_the_folders_is_told(cwd: Path) -> None:

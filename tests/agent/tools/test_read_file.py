@@ -105,7 +105,13 @@ async def test_other_line_ends_and_encodings_are_read_as_lines_of_text(cwd: Path
 
 
 async def test_a_binary_file_is_refused(cwd: Path) -> None:
-    for data in (b"a\0b", b"\xff\xfe\0\0a\0\0\0", b"\xff\xfea", b"\xe9\x01", b"\x1f\x8b\x08\x04"):
+    for data in (
+        b"a\0b",
+        b"\xff\xfe\0\0\0\0a\0",
+        b"\xff\xfea\0\0\0",
+        b"\xe9\x01",
+        b"\x1f\x8b\x08\x04",
+    ):
         (cwd / "a").write_bytes(data)
         for client in (FilesClient(), FilesClient(reads=True, disk=True)):
             said = await problem(ReadFile(), session(cwd, client), path="a")

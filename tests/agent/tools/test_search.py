@@ -108,7 +108,33 @@ async def test_what_is_an_option_elsewhere_is_a_pattern_here(project: Path) -> N
 
 async def test_a_wrong_pattern_is_an_error_that_says_what_is_wrong(project: Path) -> None:
     said = await problem(Search(), session(project), pattern="needle(")
-    assert said == "ripgrep: error: unclosed group"
+    assert said.startswith("ripgrep: regex parse error:\n")
+    assert "needle(" in said
+    assert said.endswith("error: unclosed group")
+    said = await problem(Search(), session(project), pattern="(?=x)needle")
+    assert "look-around" in said
+    assert "^^^" in said
+
+
+async def test_an_end_of_line_is_found_in_files_of_windows(project: Path) -> None:
+    (project / "w").write_bytes(b"needle;\r\nneedle ;\r\n\r\nend")
+    assert await found(project, "needle;$", path="w") == "w\n1:needle;"
+    assert await found(project, "^$", path="w") == "w\n3:"
+    assert await found(project, r";$|end$", path="w") == "w\n1:needle;\n2:needle ;\n4:end"
+    assert await found(project, r";\r$", path="w") == "w\n1:needle;\n2:needle ;"
+    (project / "u").write_bytes(b"needle;\nx\n")
+    assert await found(project, "needle;$", path="u") == "u\n1:needle;"
+
+
+async def test_an_absolute_glob_says_which_files(project: Path) -> None:
+    given = await found(project, glob=f"{project}/src/*.py")
+    assert given == "src/a.py\n2:\tneedle in src/a.py"
+
+
+async def test_without_a_repository_what_gitignore_names_is_not_searched(project: Path) -> None:
+    (project / ".git/config").unlink()
+    (project / ".git").rmdir()
+    assert "out/c.py" not in await found(project)
 
 
 async def test_links_are_not_followed(project: Path, tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
 """write_file: whole files; what the model has not read, or not as it is, stays."""
 
+import errno
 import os
 import stat
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
 from agent.client import ClientError, NotOffered
 from agent.tools import ToolContext, ToolError
+from agent.tools.edit_file import EditFile
 from agent.tools.files import MAX_TEXT
 from agent.tools.read_file import ReadFile
 from agent.tools.write_file import WriteFile
@@ -178,7 +184,7 @@ async def test_a_write_that_fails_leaves_the_file_and_nothing_beside_it(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("agent.tools.files.os.replace", full)
+    monkeypatch.setattr("agent.tools.written.os.replace", full)
     said = await problem(WriteFile(), context, path="a", content="y")
     assert said == "Could not write a: No space left on device."
     assert os.listdir(cwd) == ["a"]
@@ -322,3 +328,221 @@ def test_the_card_names_the_file(cwd: Path) -> None:
     assert WriteFile().title(args) == "Write src/a.py"
     assert WriteFile().locations(args, cwd) == [{"path": str(cwd / "src/a.py")}]
     assert (WriteFile.kind, WriteFile.access) == ("edit", "edit")
+
+
+# files that can't be replaced by new ones
+
+
+async def linked(cwd: Path, tmp_path: Path) -> tuple[Path, ToolContext]:
+    """The second name, outside, of a file that the model has read."""
+    other = tmp_path / "config"
+    other.write_text("old\n")
+    (cwd / "a").hardlink_to(other)
+    return other, await seen(cwd)
+
+
+async def test_a_file_with_more_names_is_a_person_s_to_allow_and_stays_one_file(
+    cwd: Path, tmp_path: Path
+) -> None:
+    other, context = await linked(cwd, tmp_path)
+    action = await prepare(WriteFile(), context, path="a", content="new\n")
+    assert action.only_person
+    assert "2 names" in action.content[1]["content"]["text"]
+    assert other.read_text() == "old\n"
+    await run(action)
+    assert (other.read_text(), (cwd / "a").read_text()) == ("new\n", "new\n")
+    assert other.stat().st_ino == (cwd / "a").stat().st_ino
+    assert os.listdir(cwd) == ["a"]
+    edit = {"path": "a", "old": "new", "new": "newer"}
+    assert (await prepare(EditFile(), context, **edit)).only_person
+    (cwd / "one").write_text("x")
+    assert not (await prepare(WriteFile(), session(cwd), path="new", content="")).only_person
+
+
+@pytest.mark.parametrize("through_client", [False, True])
+async def test_a_file_that_got_another_name_after_it_was_looked_at_is_not_written(
+    cwd: Path, tmp_path: Path, through_client: bool
+) -> None:
+    (cwd / "a").write_text("old\n")
+    client = FilesClient(reads=True, writes=True, disk=True) if through_client else None
+    context = await seen(cwd, client=client)
+    action = await prepare(WriteFile(), context, path="a", content="new\n")
+    assert not action.only_person
+    (tmp_path / "other").hardlink_to(cwd / "a")
+    with pytest.raises(ToolError, match="another name"):
+        await run(action)
+    assert (cwd / "a").read_text() == "old\n"
+
+
+def _with_attributes(path: Path) -> dict[str, bytes]:
+    try:
+        os.setxattr(path, "user.note", b"kept")
+    except (AttributeError, OSError):
+        pytest.skip("this file system has no extended attributes")
+    return {name: os.getxattr(path, name) for name in os.listxattr(path)}
+
+
+async def test_extended_attributes_are_kept(cwd: Path) -> None:
+    (cwd / "a").write_text("old")
+    before = _with_attributes(cwd / "a")
+    inode = (cwd / "a").stat().st_ino
+    await call(WriteFile(), await seen(cwd), path="a", content="new and longer")
+    assert (cwd / "a").read_text() == "new and longer"
+    assert {name: os.getxattr(cwd / "a", name) for name in os.listxattr(cwd / "a")} == before
+    assert (cwd / "a").stat().st_ino == inode
+    assert os.listdir(cwd) == ["a"]
+
+
+async def test_what_a_folder_gives_to_new_files_alone_is_not_given_to_an_old_one(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a folder's default ACL would."""
+    (cwd / "a").write_text("old")
+    context = await seen(cwd)
+    inode = (cwd / "a").stat().st_ino
+    monkeypatch.setattr(
+        "agent.tools.written._attributes", lambda fd: {"acl": b"%d" % os.fstat(fd).st_ino}
+    )
+    await call(WriteFile(), context, path="a", content="new")
+    assert ((cwd / "a").read_text(), (cwd / "a").stat().st_ino) == ("new", inode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+async def test_the_owner_is_kept(cwd: Path) -> None:
+    (cwd / "a").write_text("old, and longer than the new")
+    os.chown(cwd / "a", 12345, 12346)
+    (cwd / "a").chmod(0o640)
+    await call(WriteFile(), await seen(cwd), path="a", content="new")
+    found = (cwd / "a").stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (12345, 12346, 0o640)
+    assert (cwd / "a").read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES])
+async def test_what_can_not_be_replaced_is_written_where_it_is(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """A mount on the file, a folder with a sticky bit, an overlay."""
+    (cwd / "a").write_text("old")
+    context = await seen(cwd)
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr("agent.tools.written.os.replace", refused)
+    await call(WriteFile(), context, path="a", content="new")
+    assert (cwd / "a").read_text() == "new"
+    assert os.listdir(cwd) == ["a"]
+
+
+async def test_a_folder_that_takes_no_new_file_does_not_keep_its_files_from_being_written(
+    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cwd / "a").write_text("old")
+    context = replace(await seen(cwd), records=(tmp_path / "records", tmp_path / "more"))
+    _no_new_files(monkeypatch)
+    await call(WriteFile(), context, path="a", content="new")
+    assert (cwd / "a").read_text() == "new"
+    assert list((tmp_path / "records/before-edits").iterdir()) == []
+
+
+def _no_new_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def no_new_file(path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
+        if flags & os.O_CREAT and dir_fd is not None:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr("agent.tools.written.os.open", no_new_file)
+
+
+def _full(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """The disk is full for so many writes, each of which comes to its half."""
+    real, failures = os.pwrite, iter(range(times))
+
+    def half(fd: int, data: bytes, offset: int) -> int:
+        if next(failures, None) is None:
+            return real(fd, data, offset)
+        real(fd, data[: len(data) // 2], offset)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("agent.tools.written.os.pwrite", half)
+
+
+async def test_a_write_in_place_that_fails_in_its_middle_puts_the_old_content_back(
+    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, context = await linked(cwd, tmp_path)
+    _full(monkeypatch, 1)
+    said = await problem(WriteFile(), context, path="a", content="new content\n")
+    assert said == "Could not write a: No space left on device. It is as it was."
+    assert other.read_text() == "old\n"
+    assert os.listdir(cwd) == ["a"]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+async def test_if_the_old_content_can_not_be_put_back_it_is_said_where_it_is(
+    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    _, context = await linked(cwd, tmp_path)
+    context = replace(context, records=(tmp_path / "records",))
+    with monkeypatch.context() as away:
+        if not beside:
+            _no_new_files(away)
+        _full(away, 2)
+        said = await problem(WriteFile(), context, path="a", content="new content\n")
+    (kept,) = (cwd if beside else tmp_path / "records/before-edits").glob("*before-edit")
+    assert said.endswith(f"what it held before is in {kept}.")
+    assert kept.read_text() == "old\n"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert f"what it held before is in {kept}]" in (await call(ReadFile(), context, path="a")).text
+    await call(WriteFile(), context, path="a", content="whole\n")
+    assert kept.read_text() == "old\n"
+
+
+async def test_if_the_old_content_can_not_be_kept_nothing_is_written(
+    cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, context = await linked(cwd, tmp_path)
+    (tmp_path / "records").write_text("no folder")
+    context = replace(context, records=(tmp_path / "records",))
+    _no_new_files(monkeypatch)
+    assert "Could not write a: " in await problem(WriteFile(), context, path="a", content="new")
+    assert other.read_text() == "old\n"
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+import anyio
+from agent.tools.read_file import ReadFile
+from agent.tools.write_file import WriteFile
+from tests.agent.tools.support import call, session
+
+def killed(fd, data, offset):
+    os.write(fd, data[:3])
+    os.kill(os.getpid(), 9)
+
+async def main(cwd):
+    context = session(Path(cwd))
+    await call(ReadFile(), context, path="a")
+    os.pwrite = killed
+    await call(WriteFile(), context, path="a", content="new content")
+
+anyio.run(main, sys.argv[1])
+"""
+
+
+@pytest.mark.process
+async def test_after_a_kill_in_the_middle_the_next_read_says_where_the_old_content_is(
+    cwd: Path, tmp_path: Path
+) -> None:
+    await linked(cwd, tmp_path)
+    with anyio.fail_after(30):
+        ended = await anyio.run_process([sys.executable, "-c", _KILLED, str(cwd)], check=False)
+    assert ended.returncode == -9
+    kept = cwd / ".a.before-edit"
+    assert kept.read_text() == "old\n"
+    text = (await call(ReadFile(), session(cwd), path="a")).text
+    assert f"what it held before is in {kept}]" in text

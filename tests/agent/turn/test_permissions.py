@@ -87,6 +87,22 @@ async def test_the_file_of_keys_is_asked_for_in_every_mode_but_auto(
     assert await Asking(mode).check("read", replace(ACTION, shows_keys=True)) == expected
 
 
+@pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
+async def test_what_only_a_person_may_allow_is_asked_every_time(mode: Mode) -> None:
+    """Also after an "always allow" of the same kind, and never with such an option itself."""
+    asking = Asking("ask", "allow_always")
+    await asking.check()
+    asking.permissions.mode = mode
+    only = replace(ACTION, only_person=True)
+    assert await asking.check("edit", ACTION) == "free"
+    assert await asking.check("edit", only) == "rejected"
+    asking.client.choice = "allow_once"
+    for _ in range(2):
+        assert await asking.check("edit", only) == "asked"
+    offered = [option["kind"] for option in asking.client.offered[-1]]
+    assert offered == ["allow_once", "reject_once", "reject_always"]
+
+
 async def test_plan_mode_tells_the_model_that_it_is_plan_mode() -> None:
     asking = Asking("plan")
     with pytest.raises(ToolError, match="plan mode"):

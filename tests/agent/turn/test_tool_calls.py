@@ -77,6 +77,25 @@ async def test_a_diff_is_shown_before_it_is_asked_for_and_stays(tmp_path: Path) 
     ]
 
 
+async def test_a_file_with_a_second_name_is_asked_for_in_every_mode_as_a_person_s_to_allow(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(
+        tmp_path,
+        'when: note\ncall: read_file {"path": "a"}\n---\n'
+        'call: edit_file {"path": "a", "old": "old", "new": "new"}\n---\ntext: Done.\n',
+    )
+    (bench.folder.parent / "config").write_text("old")
+    (bench.cwd / "a").hardlink_to(bench.folder.parent / "config")
+    bench.permissions.mode = "auto"
+    with anyio.fail_after(5):
+        await bench.turn().run(user("note"))
+    (asked,) = bench.client.asked
+    assert asked["_meta"] == {"acpBridgeAgent": {"onlyPerson": True}}
+    assert "2 names" in asked["content"][1]["content"]["text"]
+    assert (bench.cwd / "a").read_text() == "old"
+
+
 @pytest.mark.hazard("K1", "T2")
 async def test_a_diff_that_was_shown_is_still_there_after_a_kill(tmp_path: Path) -> None:
     bench, tool = Bench(tmp_path, calls("a")), Note("edit")

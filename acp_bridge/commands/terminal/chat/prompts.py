@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 from uuid import uuid4
 
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
-from acp_bridge.protocol import ErrorCode, Json, as_object
+from acp_bridge.protocol import ErrorCode, Json, as_object, queue_words
 from acp_bridge.updates import notices
 from acp_bridge.view.block_text import harmless, one_line
 from acp_bridge.view.blocks import Line, Tone
 from acp_bridge.wire.jsonrpc import RpcError
-
-#: the slash command that the bridge itself answers.
-_BRIDGE_COMMAND: Final = "/queue"
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +37,7 @@ class Prompt:
     @property
     def has_no_turn(self) -> bool:
         """True for a command that the bridge answers itself, at once and without a turn."""
-        return self.text.split()[:1] == [_BRIDGE_COMMAND]
+        return queue_words([{"text": self.text}]) is not None
 
     @property
     def waits(self) -> bool:
