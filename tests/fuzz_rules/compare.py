@@ -170,6 +170,9 @@ def _globbed(word: str) -> Iterator[str]:
         elif word[at] == "?":
             yield "[^\\0/]{1,4}"
             at += 1
+        elif word[at] == "/":
+            yield "/+"  # zsh makes one of two
+            at += 1 + len(word[at + 1 :]) - len(word[at + 1 :].lstrip("/"))
         elif found := _BRACKETS.match(word, at):
             yield "[^\\0/]{1,4}"
             at = found.end()

@@ -83,7 +83,7 @@ case $name in
         case $word in
             rebase) options x XCsS "$@";;
             clone) options u bocj "$@";;
-            grep) case "$*" in *-*O[!\ ]*) ran "$*";; esac;;
+            grep) for word do case $word in -e*|--*) ;; -*O?*) ran "${word#*O}";; esac; done;;
         esac;;
     tar) options IF fCTXbgHKLNV "$@";;
     sort)
