@@ -1,9 +1,9 @@
 """JSON-RPC 2.0, one message a line: turns bytes into messages and back. Sans-IO.
 
 Invariants:
-- A line yields a message or a `Malformed`; a blank line yields nothing. A line that the quick reader
-  refuses is read as far as it can be understood (`wire.slow_json`). A bad line never affects its
-  neighbours, and it makes no difference how the bytes were cut into chunks.
+- A line yields a message or a `Malformed`; a blank line yields nothing. A line that the quick
+  reader refuses is read as far as it can be understood (`wire.slow_json`). A bad line never affects
+  its neighbours, and it makes no difference how the bytes were cut into chunks.
 - A decoded message can be encoded again and is equal as a JSON value: big integers, lone
   surrogates and unknown fields included. A number beyond a double (1e400) comes out as 1e999, and
   so stays a number for every reader; `null` would be another value.
@@ -165,9 +165,9 @@ def read_answer(
 ) -> Answer:
     """Return the outcome in a response; an error wins over a result beside it, unless it is null.
 
-    An error without a number for its code becomes -32603, and keeps what it says, in whatever form;
-    for one that says nothing `spoiled` returns the error. So nobody waits for ever. An error that is
-    an empty text or false, beside a result, is none.
+    An error without a number for its code becomes -32603, and keeps what it says, in whatever
+    form; for one that says nothing `spoiled` returns the error. So nobody waits for ever. An error
+    that is an empty text or false, beside a result, is none.
     """
     wire = message.get("error")
     if wire is None and "result" in message:

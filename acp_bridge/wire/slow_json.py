@@ -1,7 +1,8 @@
 """Reads the JSON that the quick reader refuses, as far as it can be understood. Sans-IO.
 
-- A byte that is not UTF-8 becomes U+FFFD. A byte order mark at the beginning is dropped. Raw control
-  characters in a text are kept, and so are lone surrogates. NaN, which JSON doesn't have, is null.
+- A byte that is not UTF-8 becomes U+FFFD. A byte order mark at the beginning is dropped. Raw
+  control characters in a text are kept, and so are lone surrogates. NaN, which JSON doesn't have,
+  is null.
 - Several messages on one line are all read. Of other text in front of a message, or between two,
   the message behind it is read.
 """
