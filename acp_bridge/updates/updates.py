@@ -33,7 +33,7 @@ from acp_bridge.protocol import (
 from acp_bridge.updates import odd_updates, tool_calls
 from acp_bridge.updates.asking import Asking
 from acp_bridge.updates.children import Children, child_of, placed
-from acp_bridge.updates.late_replay import Echo, LateReplay
+from acp_bridge.updates.late_replay import Early, Echo, LateReplay
 from acp_bridge.updates.messages import Ended, Messages
 from acp_bridge.updates.open_cards import (
     Note,
@@ -108,8 +108,8 @@ class Updates:
         self.late: LateReplay | None = None
         self._expected: LateReplay | None = None
         self._awaited: LateReplay | None = None  # until `take_doubt` asks whether it was repeated
-        #: the process has replayed the session when it was given it: it does not do so again.
-        self._replayed = False
+        #: what the process has replayed of the session while it was given it.
+        self._early = Early()
         #: the prompt that the agent was just given, as long as it may repeat it.
         self._given: Sequence[Any] = ()
         self._echo: Echo | None = None
@@ -123,7 +123,7 @@ class Updates:
         self._begun_ids.clear()
         self._ended.clear()
         self._messages.forget()
-        self._replayed = False
+        self._early = Early()
         self.late = self._expected = self._awaited = None
 
     def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
@@ -145,13 +145,15 @@ class Updates:
         self.new_turn(-self._works, prompt)
 
     def expect_late_replay(self, late: LateReplay, *, doubt: bool = False) -> None:
-        """Expect a late replay until the end of the process's first turn, if none came yet.
+        """Expect a late replay, or the rest of one, until the end of the process's first turn.
 
         `doubt`: the process may have lost the session if it repeats nothing of it.
         """
-        if not self._replayed:
-            self.late = self._expected = late
+        if not self._early.some:
             self._awaited = late if doubt else None
+        self._early.take_into(late)
+        if not late.over:
+            self.late = self._expected = late
 
     def take_doubt(self) -> bool | None:
         """Return True, once, if the process has loaded the session and repeated nothing of it.
@@ -159,7 +161,7 @@ class Updates:
         False: it has repeated something; None: there is nothing new to know.
         """
         awaited, self._awaited = self._awaited, None
-        if self._replayed or (awaited is not None and awaited.repeated):
+        if self._early.some or (awaited is not None and awaited.repeated):
             return False
         return None if awaited is None else True
 
@@ -185,7 +187,7 @@ class Updates:
             if phase is Phase.LIVE:
                 return self._said(update)
             if phase is Phase.REPLAY:
-                self._replayed = True
+                self._early.note(update, self.late)
             elif phase is Phase.LEAK:
                 return self._after_cancel(update, excused=excused)
             return None
