@@ -102,7 +102,8 @@ def permission_answer(result: object, offered: list[object]) -> Json | None:
             return {**meta_of(given), **CANCELLED_PERMISSION}
         case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
             chosen: object = option
-            named = [option, *_said({str(name): given.get(name) for name in _WHICH})]
+            others = [holder.get(name) for holder in _holders(given) for name in _WHICH]
+            named = [option, *(each for each in others if each is not None and each is not True)]
             whole = given
         case _:
             named = [*_said(given)]
