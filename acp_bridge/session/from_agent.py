@@ -237,6 +237,8 @@ class FromAgent:
         self._spoke = True
         if method == CANCEL_REQUEST:
             link.at_clients.take_back(as_object(params).get("requestId", UNSET))
+        elif method in ASKS_A_PERSON:
+            event("agent.noise", agent=link.name, what="a question without an id")
         elif link.epoch == self._core.now.epoch and self._core.now.permits.notifies:
             if self._updates.children.of(link.children, params):
                 event("agent.noise", agent=link.name, what="a notification of a subagent's")

@@ -109,7 +109,7 @@ def text_of(message: Json) -> list[str]:
 
 @given(lines(), st.data())
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_recording_with_spoiled_messages_costs_nothing_but_those(
     caplog: pytest.LogCaptureFixture, told: tuple[list[bytes], list[str]], data: st.DataObject

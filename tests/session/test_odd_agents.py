@@ -395,6 +395,20 @@ async def test_kinds_of_options_that_version_1_does_not_have_are_left_out(tmp_pa
         assert "no client here knows" in here.texts()[-1]
 
 
+async def test_a_question_without_options_has_an_empty_list_and_one_without_an_id_is_none(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        agent.says({"method": REQUEST_PERMISSION, "params": {"sessionId": "0", "toolCall": CALL}})
+        assert [m for m in here.got if m.get("method") == REQUEST_PERMISSION] == []
+        params = {"sessionId": "0", "toolCall": CALL}
+        agent.says({"id": "p", "method": REQUEST_PERMISSION, "params": params})
+        assert question(here)["params"]["options"] == []
+
+
 def selects(option: str, **more: Any) -> Json:
     return {"outcome": {"outcome": "selected", "optionId": option}, **more}
 

@@ -340,8 +340,9 @@ class Questions:
         """Return the parameters for a client, with the whole call if it can't know its card."""
         as_said = _with_origin(question, client)
         params = without_said(as_said) if isinstance(as_said, dict) else as_said
-        if isinstance(params, dict) and "options" in params and not client.abilities.shows_said:
-            params = {**params, "options": options_of_v1(params["options"])}
+        permits = question.call.method == REQUEST_PERMISSION and isinstance(params, dict)
+        if permits and not client.abilities.shows_said:
+            params = {**params, "options": options_of_v1(params.get("options"))}
         if question.child and client.abilities.shows_subagents:
             return {**params, "sessionId": f"{self._core.id}{question.child.key}"}
         if question.child:
