@@ -73,6 +73,7 @@ SANS_IO = (
     "journal.merge",
     "journal.place",
     *("notify.config", "notify.news"),
+    *("updates.messages", "updates.odd_answers", "updates.odd_updates"),
     "remote.door",
     "hooks.config",
     "hooks.definitions",

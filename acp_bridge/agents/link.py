@@ -52,6 +52,7 @@ from acp_bridge.protocol import (
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
+from acp_bridge.updates import odd_updates
 from acp_bridge.wire.jsonrpc import Answer, Heard, Malformed, RequestId, RpcError, encode
 from acp_bridge.wire.peer import Call
 from acp_bridge.wire.stdio import Reader, Writer
@@ -430,6 +431,11 @@ class Link:
         return has(self.initialized.get("agentCapabilities"), *path)
 
     @property
+    def speaks_v2(self) -> bool:
+        """True for an agent whose messages are translated from version 2."""
+        return self._translated is not None
+
+    @property
     def activity(self) -> Activity | None:
         """What the agent says that it does in the session; None for one that speaks version 1."""
         translated = self._translated
@@ -506,7 +512,14 @@ class Link:
     def on_request(self, call: Call) -> None:
         if call.method.startswith(OWN_PREFIX):
             raise errors.unknown_method(call.method)
-        call = Call(call.id, call.method, self._without_own_marks(call.params))
+        if call.method == SESSION_UPDATE:  # with an id, which some writers put into everything
+            self.on_notification(call.method, call.params)
+            self.peer.answer(call.id, None)
+            return
+        params = self._without_own_marks(call.params)
+        if isinstance(params, dict) and isinstance(asked := params.get("toolCall"), dict):
+            params = {**params, "toolCall": without_own_meta(odd_updates.call(asked))}
+        call = Call(call.id, call.method, params)
         if not self.forks.take_request(self.peer, call):
             self.owner.on_agent_request(self, call)
 

@@ -25,7 +25,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     ErrorCode,
 )
-from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RequestId, is_id
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RequestId, is_id, known_id
 from acp_bridge.wire.peer import Call, Handler, Peer
 
 #: methods that an agent answers with a result only when it needs no login.
@@ -154,6 +154,9 @@ class Question(Protocol):
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
 
+    def take_back(self) -> None:
+        """Answer the process, which has cancelled the request, and call it back from the client."""
+
     def end(self) -> None:
         """Answer the process that the request was cancelled, and call it back from the client."""
 
@@ -253,8 +256,8 @@ class AtClients:
 
     def take_back(self, request_id: object) -> None:
         """Withdraw the process's request with this id: the process has cancelled it."""
-        if is_id(request_id) and (question := self._open.get(request_id)):
-            question.call_back()
+        if is_id(request_id) and (question := self._open.get(known_id(request_id, self._open))):
+            question.take_back()
 
     def release(self) -> None:
         """Release the terminals of a dead process, and call its requests back."""

@@ -79,7 +79,7 @@ class Bridge:
         self._sessions = Sessions(context, self._pool)
         if context.settings.spare:
             self._keep_warm()
-        self._sessionless = Sessionless(context, self._pool)
+        self._sessionless = Sessionless(context, self._pool, self._sessions.agent_id)
         self._introduction = Introduction(context, self._pool, self._let_go_earlier)
         #: by method, what answers a request that takes time, from a task of its own.
         self.slow = self._slow_ones()
@@ -290,7 +290,7 @@ class Bridge:
             client.run(self._tasks, request, self._prompted(request, params).changes.answer, params)
         elif method == protocol.TITLE:
             self._session(params).title.take(request)
-        elif "sessionId" in params:
+        elif "sessionId" in params and not self._is_agents_own(request, params):
             session = self._session(params)
             takes = session.pauses.take if method in pauses.METHODS else session.to_agent.pass_on
             takes(request)
@@ -298,6 +298,13 @@ class Bridge:
             raise errors.invalid("is missing", "sessionId")
         else:
             client.run(self._tasks, request, self._sessionless.pass_on, params)
+
+    def _is_agents_own(self, request: ClientRequest, params: Json) -> bool:
+        """Return True for a method of the agent's own about a session that is not open."""
+        extends = request.method.startswith("_") and not request.method.startswith(
+            protocol.OWN_PREFIX
+        )
+        return extends and not request.client.rights and not self._live(params["sessionId"])
 
     def _slow_for(self, request: ClientRequest, params: Json) -> Work | None:
         """Return what answers a request from a task of its own; None if it takes no time."""

@@ -44,6 +44,7 @@ from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import agent_trouble
 from acp_bridge.updates.children import names_session
+from acp_bridge.updates.odd_updates import is_plain, mended
 from acp_bridge.updates.updates import Leak, Updates
 from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
@@ -110,6 +111,23 @@ class FromAgent:
         if not isinstance(update.get("sessionUpdate"), str):
             event("agent.noise", agent=link.name, what="an update without a kind")
             return
+        if not is_plain(update) and (odd := self._mended(link, params, update)) is not None:
+            for each in odd:
+                self._take(link, {**params, "update": each}, each)
+            return
+        self._take(link, params, update)
+
+    def _mended(self, link: Link, params: Json, update: Json) -> list[Json] | None:
+        """Return the updates that an odd one means, none for one to drop; None: it is not odd."""
+        told = [update] if link.speaks_v2 else mended(update)
+        if "_meta" not in params:
+            told = [each for each in told if not self._updates.says_nothing(each)]
+        if not told:
+            event("agent.noise", agent=link.name, what="an update that says nothing")
+        return None if len(told) == 1 and told[0] is update else told
+
+    def _take(self, link: Link, params: Json, update: Json) -> None:
+        """Record and show an update in the protocol's form, or drop it."""
         # A cancelled turn whose client doesn't read: what waits stays bounded (P15).
         unread = self._draining and self._pacing.unread
         if self._took_of_subagents(link, params, update, unread=unread):
@@ -205,8 +223,10 @@ class FromAgent:
         except Leak:
             link.peer.fail(call.id, errors.cancelled())
             refused = tainted = True
-        if call.method in ASKS_A_PERSON and self._is_outside(phase):
-            self._work.note()
+        if call.method in ASKS_A_PERSON:
+            self._updates.spoke = True
+            if self._is_outside(phase):
+                self._work.note()
         if refused and tainted:
             self._leaked(link)
         if link.at_clients.full and self._flooding is not link:
@@ -217,6 +237,8 @@ class FromAgent:
         self._spoke = True
         if method == CANCEL_REQUEST:
             link.at_clients.take_back(as_object(params).get("requestId", UNSET))
+        elif method in ASKS_A_PERSON:
+            event("agent.noise", agent=link.name, what="a question without an id")
         elif link.epoch == self._core.now.epoch and self._core.now.permits.notifies:
             if self._updates.children.of(link.children, params):
                 event("agent.noise", agent=link.name, what="a notification of a subagent's")

@@ -38,7 +38,7 @@ from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.sessions import params
+from acp_bridge.sessions import mcp_servers, params
 from acp_bridge.updates import notices
 from acp_bridge.updates.remote_notices import servers_left_out
 
@@ -179,8 +179,8 @@ class Bounds:
 
         Shows nothing if none was refused, or to a client that may not act.
         """
-        servers = as_object(request.params).get("mcpServers")
-        named = self._refused(request.client, servers if isinstance(servers, list) else [])
+        servers = mcp_servers.read(as_object(request.params).get("mcpServers"))
+        named = self._refused(request.client, servers or [])
         if named and request.client.may(Right.ACT):
             names = [str(as_object(each).get("name")) for each in named]
             said = notices.notice(servers_left_out(names, socket.gethostname()))

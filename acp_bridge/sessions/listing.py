@@ -7,7 +7,7 @@ agent, nor waits for one for long (invariant Q10).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import PurePath
@@ -19,7 +19,7 @@ from acp_bridge import errors
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import BadCursor, IndexUnusable, Journal, SessionInfo
-from acp_bridge.protocol import Json, with_own_meta
+from acp_bridge.protocol import Json, as_object, with_own_meta, without_own_meta
 from acp_bridge.runtime import waits
 from acp_bridge.sessions import agent_listing, params
 from acp_bridge.sessions.agent_listing import AgentPage, Rows
@@ -72,6 +72,7 @@ class Listing:
 
     async def _page(self, cwd: str | None, cursor: str | None) -> Json:
         sessions: Rows = []
+        by_agents_id: dict[str | None, Json] = {}
         if cursor is None or cursor.startswith("j:"):
             try:
                 rows, after = await self._journal.list(
@@ -81,10 +82,12 @@ class Listing:
                 raise errors.invalid("not a cursor of ours", "cursor") from None
             asleep = self._port.asleep()
             sessions = [_row(row, asleep=row.session_id in asleep) for row in rows]
+            agents = (row.agent_session_id for row in rows)
+            by_agents_id = dict(zip(agents, sessions, strict=True))
             if after is not None:
                 return {"sessions": sessions, "nextCursor": f"j:{after}"}
             cursor = None
-        own = await self._agents_own(cwd, cursor[2:] if cursor else None)
+        own = await self._agents_own(cwd, cursor[2:] if cursor else None, by_agents_id)
         page: Json = {"sessions": sessions + own.rows}
         if own.cursor is not None:
             page["nextCursor"] = f"a:{own.cursor}"
@@ -101,12 +104,21 @@ class Listing:
             ours = self._agent()
             return await self._journal.index.shares_agent_id(ours, agent_session_id, session_id)
 
-    async def _agents_own(self, cwd: str | None, cursor: str | None) -> AgentPage:
+    async def _agents_own(
+        self, cwd: str | None, cursor: str | None, ours: Mapping[str | None, Json]
+    ) -> AgentPage:
+        """Return the agent's page without the sessions that are ours.
+
+        `ours`: rows of such sessions by the agent's id; they get what only the agent tells of them.
+        """
         if not (link := self._listing_link()):
             return AgentPage(missing=notices.LIST_ASLEEP if self._port.asleep() else None)
         found = await agent_listing.page(link, cwd, cursor)
         if found.by_folder and cursor is None:
             found = await agent_listing.of_folders(link, await self._folders(), found)
+        for row in found.rows:
+            if (listed := ours.get(row["sessionId"])) is not None:
+                _add_beside(listed, without_own_meta(row))
         known = await self._journal.known_agent_ids(self._agent())
         kept = [row for row in found.rows if cwd is None or _same_folder(row.get("cwd"), cwd)]
         return replace(found, rows=[row for row in kept if row["sessionId"] not in known])
@@ -165,6 +177,14 @@ def _told() -> Iterator[None]:
         yield
     except IndexUnusable as exc:
         raise errors.agent_trouble(str(exc)) from exc
+
+
+def _add_beside(listed: Json, told: Json) -> None:
+    """Add to a row of ours the members that the agent's row has beyond it."""
+    meta = {**as_object(told.get("_meta")), **as_object(listed.get("_meta"))}
+    listed |= {name: told[name] for name in told if name not in listed}
+    if meta:
+        listed["_meta"] = meta
 
 
 def _same_folder(one: object, other: str) -> bool:

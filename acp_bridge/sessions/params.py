@@ -9,6 +9,7 @@ from typing import Final
 from acp_bridge import errors
 from acp_bridge.protocol import CLIENT_NAME, PROMPT_KEY, Json, as_object, own_meta
 from acp_bridge.session.opening import Workspace
+from acp_bridge.sessions import mcp_servers
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
 _HALF_OF_A_PAIR: Final = re.compile(r"[\ud800-\udfff]")
@@ -46,10 +47,11 @@ def names(params: Json) -> None:
 def workspace(params: Json) -> Workspace:
     """Return the workspace that a request names: `cwd`, additional roots and MCP servers."""
     cwd, roots = params.get("cwd"), params.get("additionalDirectories")
-    servers = params.get("mcpServers")
+    servers = mcp_servers.read(params.get("mcpServers"))
+    roots = None if roots == {} else roots
     if not isinstance(cwd, str) or not os.path.isabs(cwd):
         raise errors.invalid("must be an absolute path", "cwd")
-    if servers is not None and not isinstance(servers, list):
+    if servers is None:
         raise errors.invalid("must be a list", "mcpServers")
     if roots is not None:
         if not isinstance(roots, list):
@@ -59,7 +61,7 @@ def workspace(params: Json) -> Workspace:
                 raise errors.invalid("must be an absolute path", f"additionalDirectories.{number}")
     own = ("cwd", "additionalDirectories", "mcpServers", "sessionId")
     extra = {key: value for key, value in params.items() if key not in own}
-    return Workspace(cwd, None if roots is None else tuple(roots), tuple(servers or ()), extra)
+    return Workspace(cwd, None if roots is None else tuple(roots), tuple(servers), extra)
 
 
 def prompt(params: Json) -> list[Json]:

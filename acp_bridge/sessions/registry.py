@@ -175,6 +175,10 @@ class Sessions:
 
     # --- list ----------------------------------------------------------------------------------
 
+    async def agent_id(self, session_id: str) -> str | None:
+        """Return the id that a session has at the agent; None if it has none. Raises RpcError."""
+        return await self._store.agent_id(session_id)
+
     async def list(self, request: ClientRequest, given: Json) -> Json:
         """Return the answer to `session/list`, for a remote client within its bounds."""
         return await self.bounds.page(request.client, await self._listing.page(given))

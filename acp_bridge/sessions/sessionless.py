@@ -5,6 +5,7 @@ A request that sets something reaches every living process, and is kept for late
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from acp_bridge import errors
@@ -19,8 +20,17 @@ from acp_bridge.sessions.pool import Pool
 class Sessionless:
     """Answers `authenticate`, `logout` and other requests that name no session."""
 
-    def __init__(self, context: SessionContext, pool: Pool) -> None:
-        """`pool` has the agent process that is asked while no session has one."""
+    def __init__(
+        self,
+        context: SessionContext,
+        pool: Pool,
+        agent_id: Callable[[str], Awaitable[str | None]],
+    ) -> None:
+        """`pool` has the agent process that is asked while no session has one.
+
+        `agent_id` returns the id that a session of clients has at the agent.
+        """
+        self._agent_id = agent_id
         self._context = context
         self._pool = pool
 
@@ -81,8 +91,12 @@ class Sessionless:
     async def pass_on(self, request: ClientRequest, params: Json) -> Any:
         """Send a request to one process and return its answer; raises its RpcError.
 
-        A request that sets something is sent to all other processes too.
+        A request that sets something is sent to all other processes too. One of the agent's own may
+        name sessions that are not open: they go under the agent's ids.
         """
+        if ids := {"sessionId", "sessionIds"} & params.keys():
+            params = {**params, **{name: await self._at_agent(params[name]) for name in ids}}
+            return await (await self._any()).ask_for(request, request.method, params)
         first = await self._any()
         if not sets_something(request.method):
             return await first.ask_for(request, request.method, request.params)
@@ -92,6 +106,12 @@ class Sessionless:
         if self._context.standing.note(request.method, params, number):
             self._tell_others(first, request.method, params)
         return result
+
+    async def _at_agent(self, named: object) -> object:
+        """Return the id, or the ids, of sessions as the agent has them; raises RpcError."""
+        if isinstance(named, list):
+            return [await self._at_agent(each) for each in named]
+        return (await self._agent_id(named) or named) if isinstance(named, str) else named
 
     async def _ask(self, link: Link, request: ClientRequest) -> Any:
         """Send a process the request and return its answer; raises RpcError, also if it is late."""

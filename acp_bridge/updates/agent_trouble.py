@@ -1,4 +1,4 @@
-"""The sentences that the bridge says of an agent that is silent, at a limit or broken. SANS-IO.
+"""The sentences that the bridge says of an agent that is silent, odd or at a limit. SANS-IO.
 
 They are shown as notices (`updates.notices`).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge.updates.wording import as_code, code, duration
+from acp_bridge.updates.wording import as_code, code, duration, words
 
 LIMIT_RESET: Final = "[acp-bridge] The agent's usage limit has reset: going on."
 NOTHING_HELD: Final = "[acp-bridge] Nothing waits any more behind the usage limit."
@@ -92,3 +92,32 @@ def usage_limit(resets: str | None, *, goes_on: bool, spent: int) -> str:
     elif spent:
         how += f": it has gone on by itself {spent} times, and does so no more"
     return f"[acp-bridge] The agent has met a usage limit. {told} {how}."
+
+
+#: an agent has ended a turn with a reason that ACP doesn't have, or without a word.
+NO_WORD: Final = "[acp-bridge] The agent ended the turn without a word."
+
+
+def no_word(reason: str) -> str:
+    """Return the notice of a turn in which the agent has said nothing; `reason`: its own word for
+    the end, if ACP doesn't have that."""
+    if not reason:
+        return NO_WORD
+    return f"{NO_WORD} It gave a reason that ACP does not have: {as_code(reason, 80)}."
+
+
+def not_answered(about: str, said: str) -> str:
+    """Return the notice that a client did not answer a permission; `said`: its error, if any."""
+    how = f"answered with an error: {words(said)}" if said else "gave an answer without a choice"
+    return (
+        "[acp-bridge] The agent's question was not answered, so nothing was allowed:"
+        f" {words(about)}. The client {how}"
+    )
+
+
+def no_options(about: str) -> str:
+    """Return the notice of a permission of whose options no client can show one."""
+    return (
+        f"[acp-bridge] The agent asked for a permission with options that no client here knows, so"
+        f" nothing was allowed: {words(about)}"
+    )

@@ -3,18 +3,23 @@
 Some agents answer `session/load` first and replay afterwards, when the next prompt is on its way
 already. Nothing in the protocol marks such updates, but the conversation is known: what an agent
 says is taken for its replay while it starts with the first prompt ever said and goes on as the
-record does. The first difference ends it (invariant R11).
+record does. The first difference ends it (invariant R11). Space at the edges of texts is none:
+agents trim what they keep. Others answer in the middle: what came before goes into the comparison
+first, and if that was all of the record, nothing more is expected.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from acp_bridge.protocol import MESSAGES, NOTICE, USER_MESSAGE, Json, own_meta
+from acp_bridge.protocol import AGENT_MESSAGE, MESSAGES, NOTICE, USER_MESSAGE, Json, own_meta
 
 #: the most characters of a conversation that are kept: a replay is recognized that far.
 _LIMIT = 4_000_000
+_COMPARED: Final[tuple[str, ...]] = ("sessionUpdate", "toolCallId")
+_SPACE: Final = re.compile(r"\s*")
 
 
 class LateReplay:
@@ -31,6 +36,8 @@ class LateReplay:
         self.repeated = False
         #: True once something else came: nothing counts as a replay any more.
         self.over = False
+        #: a part came before the load was answered.
+        self._early = False
 
     def note(self, params: Json) -> None:
         """Add the next recorded `session/update` to the conversation.
@@ -52,13 +59,33 @@ class LateReplay:
 
     def add_prompt(self, blocks: Iterable[Any]) -> None:
         """Add the prompt that is sent now, with which the replay may end."""
+        self._end_if_whole()
         self._texts[USER_MESSAGE] += [_text({"content": block}) for block in blocks]
+
+    def note_early(self, update: Json) -> None:
+        """Compare an update that came before the load was answered."""
+        self._early = False
+        self.covers(update)
+        self._early = True
+
+    def _end_if_whole(self) -> None:
+        """End the replay if all of it came before the load was answered."""
+        if self._early:
+            left = (self._left(kind) for kind in (USER_MESSAGE, AGENT_MESSAGE))
+            self.over |= not any(left)
+            self._early = False
+
+    def _left(self, kind: str) -> str:
+        """Return what was not repeated yet of a kind, without space at its beginning."""
+        self._texts[kind] = ["".join(self._texts[kind])]
+        return self._texts[kind][0][self._at[kind] :].lstrip()
 
     def covers(self, update: Json) -> bool:
         """Return True if the agent's next update goes on repeating the recorded conversation.
 
         After the first that does not, it is False for all.
         """
+        self._end_if_whole()
         if self.over:
             return False
         kind = update.get("sessionUpdate")
@@ -73,13 +100,49 @@ class LateReplay:
         return repeated
 
     def _repeats(self, kind: str, update: Json) -> bool:
-        text, at = _text(update), self._at[kind]
+        whole, at = _text(update), self._at[kind]
         said = "".join(self._texts[kind])
         self._texts[kind] = [said]
-        if not text or not said.startswith(text, at):
+        if whole and said.startswith(whole, at):
+            self._at[kind] += len(whole)
+            return True
+        text = whole.strip()
+        begins = _SPACE.match(said, at)
+        at = begins.end() if begins else at
+        if not (whole and said.startswith(text, at)) or at == len(said):
             return False
-        self._at[kind] += len(text)
+        self._at[kind] = at + len(text)
         return True
+
+
+class Early:
+    """Keeps what a process repeats before it has answered the load, up to the same limit."""
+
+    def __init__(self) -> None:
+        """Nothing was repeated yet."""
+        self._updates: list[Json] = []
+        self._room = _LIMIT
+        #: the process has repeated something.
+        self.some = False
+
+    def note(self, update: Json, late: LateReplay | None) -> None:
+        """Keep what the comparison needs of an update, or go on with one that has begun."""
+        self.some = True
+        if late:
+            late.note_early(update)
+            return
+        kept: Json = {name: update[name] for name in _COMPARED if name in update}
+        kept["content"] = {"type": "text", "text": _text(update)}
+        self._room -= len(_text(update)) + 100
+        if self._room > 0:
+            self._updates.append(kept)
+
+    def take_into(self, late: LateReplay) -> None:
+        """Compare what was kept; of more than is kept, nothing more is expected."""
+        updates, self._updates = self._updates, []
+        for each in updates:
+            late.note_early(each)
+        late.over |= self._room <= 0
 
 
 class Echo:

@@ -11,16 +11,29 @@ from acp_bridge.protocol import (
     ENDED,
     SAID,
     SAID_UPDATE,
+    TOOL_CALL,
     TOOL_CALL_UPDATE,
     Json,
     as_object,
+    names_terminal,
     with_own_meta,
+    without_terminals,
 )
 from acp_bridge.updates.children import placed
 
 Note: TypeAlias = Literal["asked", "failed"]
 """What is noted of an open card, since its updates don't tell: `asked` if clients know it from a
 question alone, `failed` if its work was denied or broken off."""
+
+
+def opening_update(call: Json) -> Json:
+    """Return the `tool_call` that opens the card of a call, with what is known of the call."""
+    known = {name: value for name, value in call.items() if value is not None}
+    title = known.get("name") if isinstance(known.get("name"), str) else call["toolCallId"]
+    opened: Json = {"title": title, "status": "pending", **known, "sessionUpdate": TOOL_CALL}
+    if call.get("sessionUpdate") == TOOL_CALL and "status" not in call:
+        del opened["status"]
+    return opened
 
 
 def closing_update(client_id: str) -> Json:
@@ -33,6 +46,14 @@ def assumed_end(client_id: str, note: Note | None) -> Json:
     status = "failed" if note == "failed" else "completed"
     ended = placed({**closing_update(client_id), "status": status})
     return with_own_meta(ended, {ASSUMED: True})
+
+
+def for_replay(params: Json) -> Json:
+    """Return a recorded update as a replay shows it: it names no live terminal (invariant R7)."""
+    update = params.get("update")
+    if not isinstance(update, dict) or not names_terminal(update):
+        return params
+    return {**params, "update": without_terminals(update)}
 
 
 class OpenCards:

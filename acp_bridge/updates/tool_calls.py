@@ -72,6 +72,16 @@ def updated(call: Json, said: Json) -> Json:
     return {**call, **now}
 
 
+def is_another(ended: Json, call: Json) -> bool:
+    """Return True if a `tool_call` with the id of one that has ended describes another call.
+
+    `ended`: what is known of that one.
+    """
+    begins = call.get("status") in ("pending", "in_progress")
+    names = ("title", "kind")
+    return begins or any(call.get(n) and ended.get(n) not in (None, call[n]) for n in names)
+
+
 def asked(card: Json, request: Json) -> Json:
     """Return the description of a call from its card and a request for a permission.
 

@@ -26,17 +26,22 @@ from acp_bridge.protocol import (
     USER_MESSAGE,
     Json,
     as_object,
-    names_terminal,
     own_meta,
     with_own_meta,
     without_own_meta,
-    without_terminals,
 )
-from acp_bridge.updates import tool_calls
+from acp_bridge.updates import odd_updates, tool_calls
 from acp_bridge.updates.asking import Asking
 from acp_bridge.updates.children import Children, child_of, placed
-from acp_bridge.updates.late_replay import Echo, LateReplay
-from acp_bridge.updates.open_cards import Note, Terminals, assumed_end, closing_update
+from acp_bridge.updates.late_replay import Early, Echo, LateReplay
+from acp_bridge.updates.messages import Ended, Messages
+from acp_bridge.updates.open_cards import (
+    Note,
+    Terminals,
+    assumed_end,
+    closing_update,
+    opening_update,
+)
 from acp_bridge.updates.own_command import OwnCommand
 
 #: the most ended calls whose descriptions are kept.
@@ -63,15 +68,11 @@ class _Card:
     requested: Json = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Message:
-    client_id: str
-    turn: int | str
-    dead: bool = False
-
-
 class Updates:
     """Maps a session's ids of the agent to those of clients, and keeps track of its tool cards."""
+
+    #: the agent has shown something in the turn that runs, or ran last.
+    spoke = False
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Updates:
         self.epoch = 1
         self._cards: dict[str, _Card] = {}
         self._ended: deque[_Card] = deque()
-        self._messages: dict[str, _Message] = {}
+        self._messages = Messages(self._unique)
         #: the key of the prompt that runs, or ran last.
         self._turn = 0
         #: how often work was asked for outside of a turn, and how many cards were made.
@@ -106,15 +107,13 @@ class Updates:
         self.late: LateReplay | None = None
         self._expected: LateReplay | None = None
         self._awaited: LateReplay | None = None  # until `take_doubt` asks whether it was repeated
-        #: the process has replayed the session when it was given it: it does not do so again.
-        self._replayed = self._reuses = False
+        #: what the process has replayed of the session while it was given it.
+        self._early = Early()
         #: the prompt that the agent was just given, as long as it may repeat it.
         self._given: Sequence[Any] = ()
         self._echo: Echo | None = None
         #: the conversation as a load has just read it, for the first process's replay.
         self.just_read: LateReplay | None = None
-        #: the agent has shown something of its own since the turn began.
-        self.spoke = False
 
     def new_process(self, epoch: int) -> None:
         """Forget the ids that the process before used; the cards from now on are of `epoch`."""
@@ -122,8 +121,8 @@ class Updates:
         self._cards.clear()
         self._begun_ids.clear()
         self._ended.clear()
-        self._messages.clear()
-        self._reuses = self._replayed = False
+        self._messages.forget()
+        self._early = Early()
         self.late = self._expected = self._awaited = None
 
     def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
@@ -145,13 +144,15 @@ class Updates:
         self.new_turn(-self._works, prompt)
 
     def expect_late_replay(self, late: LateReplay, *, doubt: bool = False) -> None:
-        """Expect a late replay until the end of the process's first turn, if none came yet.
+        """Expect a late replay, or the rest of one, until the end of the process's first turn.
 
         `doubt`: the process may have lost the session if it repeats nothing of it.
         """
-        if not self._replayed:
-            self.late = self._expected = late
+        if not self._early.some:
             self._awaited = late if doubt else None
+        self._early.take_into(late)
+        if not late.over:
+            self.late = self._expected = late
 
     def take_doubt(self) -> bool | None:
         """Return True, once, if the process has loaded the session and repeated nothing of it.
@@ -159,7 +160,7 @@ class Updates:
         False: it has repeated something; None: there is nothing new to know.
         """
         awaited, self._awaited = self._awaited, None
-        if self._replayed or (awaited is not None and awaited.repeated):
+        if self._early.some or (awaited is not None and awaited.repeated):
             return False
         return None if awaited is None else True
 
@@ -183,11 +184,9 @@ class Updates:
         kind = update.get("sessionUpdate")
         if kind in protocol.TRANSCRIPT:
             if phase is Phase.LIVE:
-                said = self._said(update)
-                self.spoke |= said is not None and kind != USER_MESSAGE and not _is_blank(said)
-                return said
+                return self._said(update)
             if phase is Phase.REPLAY:
-                self._replayed = True
+                self._early.note(update, self.late)
             elif phase is Phase.LEAK:
                 return self._after_cancel(update, excused=excused)
             return None
@@ -201,6 +200,7 @@ class Updates:
             return None
         if self.late and self.late.covers(update):
             return None
+        self.spoke = self.spoke or not (kind == USER_MESSAGE or odd_updates.is_blank(update))
         if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
             return self.card(update, creates=kind == TOOL_CALL)
         if isinstance(update.get("messageId"), str):
@@ -243,8 +243,7 @@ class Updates:
         if isinstance(card := told.get("toolCallId"), str):
             told["toolCallId"] = self.client_card_id(card)
         if isinstance(agent_id := told.get("messageId"), str):
-            message = self._messages.get(agent_id)
-            told["messageId"] = message.client_id if message else agent_id
+            told["messageId"] = self._messages.client_id(agent_id) or agent_id
         return {"sessionUpdate": SAID_UPDATE, SAID: told}
 
     def question_named(self, params: Json) -> Json:
@@ -285,12 +284,9 @@ class Updates:
         is dropped.
         """
         card, message = update.get("toolCallId"), update.get("messageId")
-        known: _Card | _Message | None = None
-        if isinstance(card, str):
-            known = self._cards.get(card)
-        elif isinstance(message, str):
-            known = self._messages.get(message)
-        if known and known.dead:
+        known = self._cards.get(card) if isinstance(card, str) else None
+        of_message = isinstance(message, str) and not isinstance(card, str)
+        if (known and known.dead) or (of_message and self._messages.is_dead(str(message))):
             raise Leak(str(update["sessionUpdate"]))
         if excused or (isinstance(card, str) and known) or self._is_of_what_goes_on(update):
             return self._said(update)
@@ -313,16 +309,24 @@ class Updates:
         agent_id = call.get("toolCallId")
         if not isinstance(agent_id, str):
             return call
+        self.spoke = True
         card, turn = self._cards.get(agent_id), self._turn_of(agent_id)
         if card and (card.turn != turn or card.dead) and (creates or not card.open):
             if card.dead and not creates:
                 raise Leak(TOOL_CALL_UPDATE)
             if creates:
                 card = None
+        elif card and creates and not card.open:
+            creates = tool_calls.is_another(card.told, call)
+            card = None if creates else card
+        changed = dict(call)
         if card is None:
             card = self._cards[agent_id] = _Card(self._unique(agent_id), turn)
             self.made += 1
-        changed = dict(call)
+            if not (asks or (creates and isinstance(changed.get("title"), str))):
+                changed = opening_update(changed)
+        elif not (asks or creates or card.open):
+            changed["sessionUpdate"] = TOOL_CALL_UPDATE
         changed["toolCallId"] = card.client_id
         if not asks and self.notes.get(card.client_id) == "asked":
             self.forget_notes([card.client_id])
@@ -451,21 +455,32 @@ class Updates:
         found = (id_ for id_, card in cards if card.open and card.client_id == client_id)
         return next(found, None)
 
+    def says_nothing(self, update: Json) -> bool:
+        """Return True for an empty chunk of text that begins no message (invariant T2)."""
+        agent_id = update.get("messageId")
+        known = agent_id is None or self._messages.client_id(str(agent_id))
+        return bool(known) and odd_updates.says_nothing(update)
+
+    def turn_of(self, call: Json) -> int | str:
+        """Return the turn, or the child, whose tool call this is; the current turn if unknown."""
+        agent_id = str(odd_updates.id_of(call))
+        card = self._cards.get(agent_id)
+        return card.turn if card else self._turn_of(agent_id)
+
+    def fail(self, call: Json) -> Json | None:
+        """Return the params that end the open card of a tool call as failed; None without one."""
+        card = self._cards.get(str(odd_updates.id_of(call)))
+        if card is None or not card.open:
+            return None
+        self._end(card)
+        self.forget_notes([card.client_id])
+        return placed(closing_update(card.client_id))
+
     def _message(self, update: Json) -> Json:
-        agent_id = update["messageId"]
-        message, turn = self._messages.get(agent_id), self._turn_of(agent_id)
-        if message and (message.turn != turn or message.dead):
-            if message.dead and not self._reuses:
-                raise Leak("message")
-            # An id used again by a later turn names another message.
-            self._reuses = True
-            message = None
-        if message is None:
-            message = _Message(self._unique(agent_id), turn)
-            self._messages[agent_id] = message
-        if message.client_id == agent_id:
-            return update
-        return {**update, "messageId": message.client_id}
+        try:
+            return self._messages.named(update, self._turn_of(update["messageId"]))
+        except Ended:
+            raise Leak("message") from None
 
     def _unique(self, agent_id: str) -> str:
         client_id, n = agent_id, 1
@@ -505,8 +520,7 @@ class Updates:
                 self.forget_notes([card.client_id])
                 card.dead = True
                 card.told, card.requested = {}, {}
-        for message in self._messages.values():
-            message.dead |= message.turn == turn
+        self._messages.end(turn)
         return closing
 
     def settle(self, card_id: str) -> bool:
@@ -570,17 +584,3 @@ class Updates:
             if card.open:
                 ids.add(card.client_id)
         return frozenset(ids)
-
-
-def _is_blank(update: Json) -> bool:
-    """Return True for a message of white space alone."""
-    text = as_object(update.get("content")).get("text")
-    return isinstance(text, str) and not text.strip()
-
-
-def for_replay(params: Json) -> Json:
-    """Return a recorded update as a replay shows it: it names no live terminal (invariant R7)."""
-    update = params.get("update")
-    if not isinstance(update, dict) or not names_terminal(update):
-        return params
-    return {**params, "update": without_terminals(update)}

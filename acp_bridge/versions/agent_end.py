@@ -431,7 +431,7 @@ class AgentEnd:
         if method == protocol.SESSION_UPDATE and "id" not in message:
             return self._updated(message)
         if method is None:
-            on_answer = self._open.pop(message.get("id"), None)
+            on_answer = self._open.pop(jsonrpc.known_id(message.get("id"), self._open), None)
             return on_answer(message) if on_answer else Out()  # an answer to nothing
         if method.startswith("_"):
             return Out(to_bridge=[message])
@@ -441,10 +441,11 @@ class AgentEnd:
 
     def _spoiled(self, line: Malformed) -> None:
         """Forget the request that an unreadable line answers; the bridge itself fails it."""
-        if line.answer and line.id in self._open:
-            del self._open[line.id]
+        id = jsonrpc.known_id(line.id, self._open)
+        if line.answer and id in self._open:
+            del self._open[id]
             for session in self._sessions.values():
-                if session.turn and session.turn.request_id == line.id:
+                if session.turn and session.turn.request_id == id:
                     session.turn, session.shown.prompting = None, False
 
     def _asked(self, message: Message, method: str, params: Json) -> Out:

@@ -163,11 +163,11 @@ def _plan(update: Json) -> list[Json]:
     if plan.get("type") != "items":
         return []
     kept = {name: value for name, value in update.items() if name == "_meta"}
-    entries = [_entry(each) for each in objects(plan.get("entries"))]
+    entries = [entry(each) for each in objects(plan.get("entries"))]
     return [{"sessionUpdate": PLAN, "entries": entries, **kept}]
 
 
-def _entry(entry: Json) -> Json:
+def entry(entry: Json) -> Json:
     """Return an entry of a plan in version 1; a cancelled one becomes completed, and says so."""
     told = dict(entry)
     status, content = entry.get("status"), entry.get("content")

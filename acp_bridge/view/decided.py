@@ -16,6 +16,7 @@ _BY: Final = {
     "client": "by a person",
     "withdrawn": "since no client was left to answer",
     "stop": "by a Stop",
+    "agent": "by the agent itself",
 }
 
 

@@ -1,20 +1,22 @@
 """JSON-RPC 2.0, one message a line: turns bytes into messages and back. Sans-IO.
 
 Invariants:
-- A line yields exactly one message or one `Malformed`; a blank line yields nothing. A bad line
-  never affects its neighbours, and it makes no difference how the bytes were cut into chunks.
+- A line yields a message or a `Malformed`; a blank line yields nothing. A line that the quick
+  reader refuses is read as far as it can be understood (`wire.slow_json`). A bad line never affects
+  its neighbours, and it makes no difference how the bytes were cut into chunks.
 - A decoded message can be encoded again and is equal as a JSON value: big integers, lone
   surrogates and unknown fields included. A number beyond a double (1e400) comes out as 1e999, and
   so stays a number for every reader; `null` would be another value.
 - Memory is bounded by the limit of a line: what is beyond it is thrown away as it comes in.
-- `encode` gives one line, without a raw newline inside.
+- `encode` gives one line, without a raw newline inside, and without the other characters at which
+  some readers end a line: U+0085, U+2028 and U+2029 are escaped.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Self, TypeAlias, TypeGuard
@@ -153,26 +155,65 @@ def error(id: RequestId, error: RpcError) -> Message:
     return {"jsonrpc": "2.0", "id": id, "error": error.to_wire()}
 
 
-def read_answer(message: Message) -> Answer:
+def says_nothing(line: Malformed) -> RpcError:
+    """Return -32603 for an answer of which nothing can be understood."""
+    return RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed")
+
+
+def read_answer(
+    message: Message, spoiled: Callable[[Malformed], RpcError] = says_nothing
+) -> Answer:
     """Return the outcome in a response; an error wins over a result beside it, unless it is null.
 
-    An error without a number for its code becomes -32603, and keeps what it says, also if it is a
-    mere text; one that says nothing is malformed. So nobody waits for ever.
+    An error without a number for its code becomes -32603, and keeps what it says, in whatever
+    form; for one that says nothing `spoiled` returns the error. So nobody waits for ever. An error
+    that is an empty text or false, beside a result, is none.
     """
     wire = message.get("error")
     if wire is None and "result" in message:
         return Ok(message["result"])
+    if wire in ("", False) and message.get("result") is not None:
+        return Ok(message["result"])
     if isinstance(wire, dict) and type(text := wire.get("message")) is str:
-        code = wire.get("code")
-        known = code if type(code) is int else ErrorCode.INTERNAL_ERROR
-        return Err(RpcError.received(known, text, wire.get("data", UNSET)))
-    if type(wire) is str and wire.strip():
-        return Err(RpcError(ErrorCode.INTERNAL_ERROR, wire))
-    return Err(RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed"))
+        return Err(RpcError.received(_code(wire), text, wire.get("data", UNSET)))
+    if text := _words(wire):
+        code = _code(wire) if isinstance(wire, dict) else ErrorCode.INTERNAL_ERROR
+        return Err(RpcError(code, text))
+    return Err(spoiled(_invalid(message.get("id"), "its error says nothing", answer=True)))
+
+
+def _code(error: Message) -> int:
+    """Return the code of an error, also if it came as a text of digits; -32603 without one."""
+    code = error.get("code")
+    if type(code) is float and code.is_integer():
+        code = int(code)
+    if type(code) is str and re.fullmatch(r"-?[0-9]{1,9}", code):
+        code = int(code)
+    return code if type(code) is int else ErrorCode.INTERNAL_ERROR
+
+
+#: members of an error in which words may stand, the likeliest first.
+_OF_ERRORS: Final = ("message", "error", "details", "detail", "reason", "description", "data")
+
+
+def _words(error: object) -> str:
+    """Return what an error says that is no object with a `message`; empty if it says nothing."""
+    if isinstance(error, str):
+        return error.strip()
+    if isinstance(error, dict):
+        said = [_words(error[name]) for name in _OF_ERRORS if isinstance(error.get(name), str)]
+        said += [_words(each) for each in map(error.get, _OF_ERRORS) if isinstance(each, dict)]
+        if found := next(filter(None, said), ""):
+            return found
+    if isinstance(error, list):
+        return "; ".join(filter(None, map(_words, error)))
+    return ""
 
 
 # Strings are matched first, so that a constant inside one is left alone.
 _CONSTANT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN')
+#: characters at which some readers end a line, though JSON may have them inside a text.
+_ENDS_OF_LINES: Final = [(end.encode(), rb"\u%04x" % ord(end)) for end in "\x85\u2028\u2029"]
 _FINITE: Final = {b"Infinity": b"1e999", b"-Infinity": b"-1e999", b"NaN": b"null"}
 
 
@@ -187,6 +228,10 @@ def encode(message: Message) -> bytes:
         line = json.dumps(message, separators=(",", ":")).encode("ascii")
     if b"Infinity" in line or b"NaN" in line:
         line = _CONSTANT.sub(lambda match: _FINITE.get(match[0], match[0]), line)
+    if not line.isascii() and (0xE2 in line or 0xC2 in line):  # to look for one byte is quick
+        for raw, escaped in _ENDS_OF_LINES:
+            if raw in line:
+                line = line.replace(raw, escaped)
     return line + b"\n"
 
 
@@ -291,14 +336,16 @@ class Decoder:
                 value = from_json(line, allow_inf_nan=False, cache_strings="keys")
             except ValueError:
                 plain = False
-                if not line.strip(b" \t\r"):
-                    continue
-                try:
-                    value = slow_loads(line)
-                except (ValueError, RecursionError):
-                    found.append(self._unreadable(line))
-                    continue
-            found.append(_checked(value))
+                if line.strip(b" \t\r"):
+                    values, spoiled = slow_loads(line)
+                    found += map(_checked, values)
+                    if spoiled:
+                        found.append(self._unreadable(spoiled))
+                continue
+            if type(value) is list and _is_batch(value):
+                found += map(_checked, value)
+            else:
+                found.append(_checked(value))
         if self.heard is not None:
             self.heard(lines, found[before:] if plain else None)
 
@@ -319,6 +366,11 @@ def _too_long(head: bytes, end: bytes, limit: int) -> Malformed:
     return replace(refusal, asks=asks)
 
 
+def _is_batch(values: list[Any]) -> bool:
+    """Return True for objects alone: messages that came together."""
+    return bool(values) and all(type(each) is dict for each in values)
+
+
 def _checked(value: Any) -> Message | Malformed:
     """Return the value if it is a message, else a `Malformed` that says why it is none."""
     if type(value) is not dict:
@@ -328,10 +380,35 @@ def _checked(value: Any) -> Message | Malformed:
         return _invalid(None, "the id is neither a string nor a number")
     if "method" in value:
         if type(value["method"]) is not str:
+            if value["method"] is None and _answers(value):
+                return {name: value[name] for name in value if name != "method"}
             return _invalid(id, "the method is not a string")
     elif "result" not in value and "error" not in value:
         return _invalid(id, "no method", answer="id" in value)
     return value
+
+
+def _answers(value: Message) -> bool:
+    """Return True for an object that has a result or an error, which is not null."""
+    return value.get("result") is not None or value.get("error") is not None
+
+
+def repeats_method(message: Message) -> bool:
+    """Return True for an answer that has the method of its request, too."""
+    return message.get("params") is None and _answers(message)
+
+
+def known_id(id: RequestId, known: Container[RequestId]) -> RequestId:
+    """Return the id among those that are `known` which is meant by `id`; `id` itself if none is.
+
+    A number may come back as the text of its digits, and such a text as a number.
+    """
+    if id in known:
+        return id
+    other: RequestId = str(id) if type(id) is int else None
+    if type(id) is str and len(id) < 20 and id.isdecimal() and str(number := int(id)) == id:
+        other = number
+    return other if other is not None and other in known else id
 
 
 #: The types of an id, and no subclass of them: a bool is no number, though True == 1, and would

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
+#: the byte order mark in UTF-8, with which some programs begin what they write.
+BOM: Final = b"\xef\xbb\xbf"
 _SCALAR: Final = rb'("(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|null)'
 _MEMBER: Final = re.compile(rb'\s*"([a-z]+)"\s*:\s*' + _SCALAR + rb"\s*,")
 _KEY: Final = re.compile(rb'\s*"([a-z]+)"\s*:')
@@ -20,7 +22,7 @@ def read_ends(head: bytes, end: bytes) -> tuple[str | int | float | None, bool, 
     before the first list or object, or behind the last one; else, or if the line is no message at
     all, it is None.
     """
-    at, known = 1, dict[bytes, Any]()
+    at, known = max(head.find(b"{"), 0) + 1, dict[bytes, Any]()
     while member := _MEMBER.match(head, at):
         known[member[1]] = _scalar(member[2])
         at = member.end()

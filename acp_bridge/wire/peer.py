@@ -70,10 +70,6 @@ def _opaque(exc: Exception) -> RpcError:
     return RpcError(ErrorCode.INTERNAL_ERROR, "Internal error")
 
 
-def _spoiled(line: Malformed) -> RpcError:
-    return RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed")
-
-
 class Peer:
     """Is fed the bytes that were read; sends through `send`, which must neither block nor raise.
 
@@ -90,7 +86,7 @@ class Peer:
         *,
         answer_malformed: bool,
         internal_error: Callable[[Exception], RpcError] = _opaque,
-        spoiled_answer: Callable[[Malformed], RpcError] = _spoiled,
+        spoiled_answer: Callable[[Malformed], RpcError] = jsonrpc.says_nothing,
         limit: int = jsonrpc.DEFAULT_LIMIT,
     ) -> None:
         self._handler = handler
@@ -173,6 +169,9 @@ class Peer:
             self._on_request(message)
 
     def _on_request(self, message: Message) -> None:
+        if jsonrpc.repeats_method(message) and self._known(message["id"]) in self._asked:
+            self._on_answer(message)
+            return
         call = Call(message["id"], message["method"], message.get("params", UNSET))
         if call.id in self._calls:
             self._warn("a request id was used again while in flight", call.id)
@@ -189,11 +188,12 @@ class Peer:
             self.fail(call.id, self._internal_error(exc))
 
     def _on_answer(self, message: Message) -> None:
-        if not self._settle(message.get("id"), jsonrpc.read_answer(message)):
+        answer = jsonrpc.read_answer(message, self._spoiled_answer)
+        if not self._settle(message.get("id"), answer):
             self._warn("an answer to nothing was dropped", message.get("id"))
 
     def _on_malformed(self, line: Malformed) -> None:
-        if line.answer and line.id in self._asked:
+        if line.answer and self._known(line.id) in self._asked:
             self._settle(line.id, Err(self._spoiled_answer(line)))
         elif self._answer_malformed or line.asks:
             self._emit(encode(jsonrpc.error(line.id, line.error)), None)
@@ -204,8 +204,12 @@ class Peer:
             self._warned.add(fault)
             logger.warning("%s: id %.100r", fault, message_id)
 
+    def _known(self, request_id: RequestId) -> RequestId:
+        """Return the id of our request that an answer means, as we have given it."""
+        return jsonrpc.known_id(request_id, self._asked)
+
     def _settle(self, request_id: RequestId, answer: Answer) -> bool:
-        asked = self._asked.pop(request_id, None)
+        asked = self._asked.pop(self._known(request_id), None)
         if asked is None:
             return False
         try:

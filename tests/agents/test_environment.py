@@ -71,3 +71,50 @@ async def test_what_agents_are_forked_from_has_none(journal: str, tmp_path: Path
     # It takes keys from a socket, if there are any: so the environment has none.
     assert has(shown.read_bytes(), OTHER) == {"EDITOR", "MY_PGHOST"}
     assert has(shown.read_bytes(), DATABASE) == expected(journal) - {"PGPASSWORD", "PGPASSFILE"}
+
+
+BOOTLOADER = "/home/u/.vscode/extensions/ms-vscode.js-debug/src/bootloader.js"
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        (f"--require {BOOTLOADER}  --inspect-publish-uid=http", None),
+        (f' --require "{BOOTLOADER}" --inspect-publish-uid=http ', None),
+        ('--max-old-space-size=4096 --require "/a b/js-debug/x\\"y.js" -r ./my.js', "KEEP"),
+        (f"--require={BOOTLOADER} --max-old-space-size=4096 -r ./my.js", "KEEP"),
+        (f"-r {BOOTLOADER} --max-old-space-size=4096   -r ./my.js", "KEEP3"),
+        ("--require ./my.js --inspect-publish-uid=http", "SAME"),
+        ('--require "./my own.js"  --title="a  b"', "SAME"),
+        ("", "SAME"),
+    ],
+)
+def test_only_the_words_that_load_the_editor_s_debugger_are_taken_out_of_node_s_options(
+    given: str, left: str | None
+) -> None:
+    kept = {
+        "KEEP": "--max-old-space-size=4096 -r ./my.js",
+        "KEEP3": "--max-old-space-size=4096   -r ./my.js",
+        "SAME": given,
+    }
+    env = {"NODE_OPTIONS": given, "GIT_ASKPASS": "/x/askpass.sh"}
+    expected = {**env, "NODE_OPTIONS": kept[left]} if left else {"GIT_ASKPASS": "/x/askpass.sh"}
+    assert HANDED_ON.of(env) == expected
+
+
+async def test_an_agent_has_no_variable_of_the_editor_s_own_runtime(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    editor_s = {
+        "ELECTRON_RUN_AS_NODE": "1",
+        "ELECTRON_NO_ATTACH_CONSOLE": "1",
+        "VSCODE_INSPECTOR_OPTIONS": "{}",
+        "NODE_OPTIONS": f"--require {BOOTLOADER}",
+    }
+    own = {"GIT_ASKPASS": "/x", "VSCODE_GIT_IPC_HANDLE": "/y", "ELECTRON_X": "1"}
+    for name, value in (editor_s | own).items():
+        monkeypatch.setenv(name, value)
+    async with started(["env"]) as (process, _):
+        shown = await read_all(process.stdout_fd)
+    assert has(shown, editor_s | own) == set(own)
+    assert b"NODE_OPTIONS" not in shown

@@ -237,7 +237,7 @@ async def test_who_may_set_nothing_has_the_agent_load_no_session_of_its_own(
 
 STDIO: list[Json] = [
     {"name": "plain", "command": "evil", "args": [], "env": []},
-    {"name": "typed", "type": "stdio", "command": "evil"},
+    {"name": "typed", "type": "stdio", "command": "evil", "args": [], "env": []},
     {"name": "odd", "type": "other", "command": "evil"},
     {"name": "half", "type": 7},
 ]

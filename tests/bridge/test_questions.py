@@ -275,18 +275,22 @@ async def test_a_stop_ends_a_question_at_every_client(tmp_path: Path) -> None:
 
 
 @pytest.mark.hazard("P13")
-async def test_an_agent_takes_its_question_back_from_everybody(tmp_path: Path) -> None:
+async def test_an_agent_takes_its_question_back_from_everybody_and_waits_for_nobody(
+    tmp_path: Path,
+) -> None:
     async with turn(tmp_path) as here:
         other = await here.it.attached(here.id)
         here.asks()
         for client in (here.it.editor, other):
             await client.got(PERMISSION)
-        here.process.says({"method": "$/cancel_request", "params": {"requestId": 7}})
+        here.process.says({"method": "$/cancel_request", "params": {"requestId": "7"}})
+        assert (await here.answered())["code"] == -32800
         for client in (here.it.editor, other):
             (asked,) = client.asked(PERMISSION)
             await client.got("$/cancel_request")
-            client.answers_with_error(asked, -32800)
-        assert await here.answered() == chosen("no")
+            client.answers_with(asked, chosen("yes"))  # too late
+            await client.handled()
+        assert len(here.answers()) == 1
 
 
 # --- forms, files and terminals --------------------------------------------------------------

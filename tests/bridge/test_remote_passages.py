@@ -179,7 +179,8 @@ async def test_a_load_from_elsewhere_changes_nothing_of_a_session_that_an_editor
         await resumes.ask("session/resume", given)
         assert resumes.texts(it.session_id) == []
         session = it.editor.bridge._sessions.live[it.session_id]
-        assert session.workspace.mcp_servers == ({"name": "x", "command": "y"},)
+        (server,) = session.workspace.mcp_servers
+        assert (server["name"], server["command"]) == ("x", "y")
         assert session.workspace.roots == ()
         assert await client.stop_reason(client.prompt(it.session_id, "there")) == "end_turn"
         assert len(it.editor.agent.processes) == 1

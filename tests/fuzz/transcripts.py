@@ -19,7 +19,7 @@ from acp_bridge.protocol import (
     USER_MESSAGE,
     own_meta,
 )
-from acp_bridge.updates.updates import for_replay
+from acp_bridge.updates.open_cards import for_replay
 from tests.crash.told import Lost
 from tests.support.recording import Message
 

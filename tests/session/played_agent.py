@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.agents.link import Owner
 from acp_bridge.agents.process import Exit
+from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.agents.scripted_process import Listener
 from tests.session.memory import Json, MemoryLink
@@ -51,6 +52,8 @@ class PlayedAgent(MemoryLink):
         self.ready = True
         #: no kill ends it.
         self.immortal = False
+        #: it ends turns without a word, unless the test lets it say some.
+        self.mute = False
         #: it does not end by itself when it is closed.
         self.stays = False
         self.lock: int | None = None
@@ -85,7 +88,13 @@ class PlayedAgent(MemoryLink):
         return found
 
     def answer(self, request: Json, result: Any) -> None:
-        """Answer an open request; an RpcError refuses it."""
+        """Answer an open request; an RpcError refuses it.
+
+        A prompt's turn has had a word then, about which no test asks, unless the agent is `mute`.
+        """
+        updates = getattr(self.owner, "_updates", None)
+        if request.get("method") == SESSION_PROMPT and updates and not self.mute:
+            updates.spoke = True
         if isinstance(result, RpcError):
             self.says({"id": request["id"], "error": result.to_wire()})
         else:

@@ -51,7 +51,9 @@ def chunk(text: str, message_id: str = "m") -> Json:
 
 
 def card(card_id: str = "t", *, opens: bool = True) -> Json:
-    return {"sessionUpdate": TOOL_CALL if opens else TOOL_CALL_UPDATE, "toolCallId": card_id}
+    if not opens:
+        return {"sessionUpdate": TOOL_CALL_UPDATE, "toolCallId": card_id}
+    return {"sessionUpdate": TOOL_CALL, "toolCallId": card_id, "title": "T"}
 
 
 def update(said: Any, **more: Any) -> Json:

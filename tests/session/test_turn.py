@@ -151,6 +151,35 @@ async def test_the_prompt_itself_may_stand_at_the_end_of_a_late_replay(tmp_path:
         assert here.texts() == ["mend"]  # the last one is said, and not repeated
 
 
+def loads_in_parts(agent: PlayedAgent) -> None:
+    agent.initialized["agentCapabilities"] = {"loadSession": True}
+
+
+@pytest.mark.hazard("R11")
+async def test_the_rest_of_a_replay_whose_load_was_answered_in_the_middle_is_not_said_again(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, loads_in_parts, first=first()) as here:
+        dying = await here.agent()
+        request_id = here.prompt("before")
+        turn = await dying.asked(SESSION_PROMPT)
+        dying.says_text("an answer ")
+        dying.answer(turn, DONE)
+        await here.answered(request_id)
+        dying.dies()
+        request_id = here.prompt("mend")
+        agent = await here.agent(2)
+        load = await agent.asked("session/load")
+        agent.update(**user_chunk({"type": "text", "text": "before"}))
+        agent.answer(load, {})
+        turn = await agent.asked(SESSION_PROMPT)
+        agent.says_text("an answer")
+        agent.says_text("a new one", "n")
+        agent.answer(turn, DONE)
+        assert await here.answered(request_id) == DONE
+        assert here.texts() == ["an answer", "a new one"]
+
+
 def knows_nothing(agent: PlayedAgent) -> None:
     agent.reply(SESSION_NEW, {"sessionId": "young"})
 

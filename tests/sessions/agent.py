@@ -163,6 +163,9 @@ class Process(Link):
         except RpcError as exc:
             self.says({"id": message["id"], "error": exc.to_wire()})
         else:
+            updates = getattr(self.owner, "_updates", None)
+            if message["method"] == "session/prompt" and updates and not self.agent.mute:
+                updates.spoke = True  # a word about which no test asks
             self.says({"id": message["id"], "result": result})
 
 
@@ -175,6 +178,8 @@ class Agent:
     def __init__(self, *, loads: bool = True, able: Json | None = None) -> None:
         """`able`: its `sessionCapabilities`, by default all that the bridge knows."""
         self.processes: list[Process] = []
+        #: it ends turns without a word, unless the test lets it say some.
+        self.mute = False
         #: raised instead of a start.
         self.unstartable: Exception | None = None
         #: passed by every process that is killed; open at first.

@@ -114,7 +114,7 @@ async def test_true_is_no_number_where_the_id_of_a_request_is_meant(tmp_path: Pa
     async with asking(tmp_path) as (it, (process,)):
         asks(process, "_x/y", 1)
         (question,) = asked(it, "_x/y")
-        for odd in (True, "1", [1], None):
+        for odd in (True, "01", [1], None):
             process.says({"method": TAKE_BACK, "params": {"requestId": odd}})
             assert asked(it, TAKE_BACK) == []
         for same in (1, 1.0):  # one number in JSON

@@ -416,3 +416,18 @@ async def test_a_session_that_sleeps_is_marked_and_what_only_the_agent_has_is_sa
         marks = {each["sessionId"]: each.get("_meta") for each in page["sessions"]}
         assert marks == {"awake": None, "asleep": {"acp_bridge": {"asleep": True}}}
         assert page["_meta"]["acp_bridge"]["agentList"] == notices.LIST_ASLEEP
+
+
+@pytest.mark.hazard("T3")
+async def test_a_row_of_ours_has_what_only_the_agent_tells_of_its_session(tmp_path: Path) -> None:
+    async with lister(tmp_path) as it:
+        await it.keep("one")
+        it.agent.rows = [
+            row("agent's one", cwd="/v", _meta={"jetbrains": {"air": 1}, "acp_bridge": 1}, new=[2]),
+            row("two", _meta={"x": 1}),
+        ]
+        await it.ready()
+        one, two = (await it.listing.page({}))["sessions"]
+        assert (one["sessionId"], one["cwd"], one["new"]) == ("one", "/w", [2])
+        assert one["_meta"] == {"jetbrains": {"air": 1}}
+        assert two == it.agent.rows[1]

@@ -33,7 +33,7 @@ def test_a_session_is_named_by_a_string(odd: Json) -> None:
         ({"cwd": None}, "cwd"),
         ({"cwd": "relative"}, "cwd"),
         ({"cwd": ["/w"]}, "cwd"),
-        ({"cwd": "/w", "mcpServers": {}}, "mcpServers"),
+        ({"cwd": "/w", "mcpServers": "s"}, "mcpServers"),
         ({"cwd": "/w", "additionalDirectories": "/a"}, "additionalDirectories"),
         ({"cwd": "/w", "additionalDirectories": ["/a", "b"]}, "additionalDirectories.1"),
         ({"cwd": "/w", "additionalDirectories": [None]}, "additionalDirectories.0"),
@@ -114,3 +114,53 @@ def test_a_listing_may_be_asked_for_without_any_parameter() -> None:
 def test_a_version_is_an_integer_of_sixteen_bits(odd: object) -> None:
     assert refusal(params.version, {"protocolVersion": odd}).startswith("protocolVersion: ")
     assert [params.version({"protocolVersion": n}) for n in (0, 65535)] == [0, 65535]
+
+
+STDIO: Json = {"name": "s", "command": "x", "args": [], "env": []}
+HTTP: Json = {"type": "http", "name": "h", "url": "http://x", "headers": []}
+PAIRS = [{"name": "A", "value": "b"}, {"name": "N", "value": "1"}, {"name": "T", "value": "true"}]
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({}, []),
+        (None, []),
+        ([STDIO, HTTP], [STDIO, HTTP]),
+        ({"s": {"command": "x"}, "h": {"url": "http://x"}}, [STDIO, HTTP]),
+        ({"name": "s", "command": "x"}, [STDIO]),
+        ([{**STDIO, "env": {"A": "b", "N": 1, "T": True, "Z": None}}], [{**STDIO, "env": PAIRS}]),
+        (
+            [{**STDIO, "env": ["A=b", "odd", {"name": "N", "value": 1}]}],
+            [{**STDIO, "env": PAIRS[:2]}],
+        ),
+        ([{**STDIO, "env": {}, "args": {}}], [STDIO]),
+        ([{**STDIO, "args": "--x"}], [{**STDIO, "args": ["--x"]}]),
+        ([{**HTTP, "headers": {"A": "b"}}], [{**HTTP, "headers": PAIRS[:1]}]),
+        ([{"name": "h", "url": "http://x"}], [HTTP]),
+        ([{"name": "h", "url": "http://x", "command": None, "type": None}], [HTTP]),
+        ([{**HTTP, "type": "streamable-http"}, {**HTTP, "type": "streamableHttp"}], [HTTP, HTTP]),
+        ([{**HTTP, "type": "sse"}, {**HTTP, "type": "acp"}], None),
+        ([{**STDIO, "url": "http://x"}, {"name": "s"}, 5], None),
+        (5, "refused"),
+    ],
+)
+def test_the_mcp_servers_of_a_client_are_read_in_whatever_form_they_come(
+    given: Any, read: Any
+) -> None:
+    if read == "refused":
+        refusal(params.workspace, {"cwd": "/w", "mcpServers": given})
+    else:
+        found = params.workspace({"cwd": "/w", "mcpServers": given, "additionalDirectories": {}})
+        assert [*found.mcp_servers] == (given if read is None else read)
+        assert found.roots == ()
+
+
+def test_the_log_names_what_was_put_into_form_and_no_value(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("DEBUG"):
+        params.workspace({"cwd": "/w", "mcpServers": [{**STDIO, "env": {"KEY": "sk-secret-0123"}}]})
+    assert "env" in caplog.text
+    assert "secret" not in caplog.text
+    assert "KEY" not in caplog.text

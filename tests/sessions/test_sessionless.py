@@ -102,3 +102,25 @@ async def test_a_process_that_was_never_started_is_kept_by_nobody(tmp_path: Path
         it.agent.processes.clear()
         gc.collect()
         assert link() is None
+
+
+@pytest.mark.hazard("T3")
+async def test_a_method_of_the_agent_s_own_about_sessions_that_are_not_open_is_passed_on(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        for method in ("_session/rename", "_session/batch_get"):
+            it.agent.script[method] = {"done": method}
+        closed, live = await it.new(), await it.new()
+        assert await it.editor.stop_reason(it.editor.prompt(closed, "hello")) == "end_turn"
+        await it.editor.ask("session/close", {"sessionId": closed})
+        for given in (closed, live, "the agent's"):
+            named = {"sessionId": given, "title": "T"}
+            assert await it.editor.ask("_session/rename", named) == {"done": "_session/rename"}
+        await it.editor.ask("_session/batch_get", {"sessionIds": [closed, "other"]})
+        assert [each["sessionId"] for each in it.agent.params("_session/rename")] == [
+            *("agent-1", "agent-2", "the agent's"),
+        ]
+        assert it.agent.params("_session/batch_get") == [{"sessionIds": ["agent-1", "other"]}]
+        unknown = await it.editor.refusal(it.editor.send("_acp_bridge/x", {"sessionId": closed}))
+        assert unknown.code == -32601

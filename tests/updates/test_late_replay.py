@@ -111,3 +111,54 @@ def test_an_odd_id_of_a_card_is_no_replay_and_breaks_nothing(odd: Any) -> None:
     assert late.covers(user("one"))
     assert not late.covers({**CARD, "toolCallId": odd})
     assert late.over
+
+
+TRIMMED = [user("one "), agent(" first\n"), agent("\nanswer\n"), user("\ntwo"), agent("second \n")]
+
+
+@pytest.mark.hazard("R11")
+@pytest.mark.parametrize("record", [RECORD, TRIMMED])
+@pytest.mark.parametrize("early", range(1, 8))
+def test_a_replay_whose_load_is_answered_in_the_middle_goes_on_where_it_was(
+    record: list[Json], early: int
+) -> None:
+    whole = [user("one"), agent("first"), agent(" answer"), CARD, user("two"), agent("sec")]
+    whole = whole if record is RECORD else [user("one"), agent("first\n\nanswer"), user("two")]
+    updates = Updates({"m", "t"})
+    updates.new_process(2)
+    for update in whole[:early]:
+        assert updates.incoming(update, Phase.REPLAY) is None
+    updates.expect_late_replay(of(*record))
+    for update in whole[early : early + 1]:  # while its settings are set again
+        assert updates.incoming(update, Phase.REPLAY) is None
+    updates.new_turn(1, [{"type": "text", "text": "three"}])
+    late = whole[early + 1 :]
+    assert [updates.incoming(update, Phase.LIVE) for update in late] == [None] * len(late)
+    assert updates.incoming(agent("new words"), Phase.LIVE)
+    assert updates.take_doubt() is False
+
+
+@pytest.mark.hazard("R11")
+@pytest.mark.parametrize("early", [RECORD, [user("ONE"), agent("first")], [agent("first")]])
+def test_after_a_replay_that_was_whole_or_another_one_all_is_new(early: list[Json]) -> None:
+    updates = Updates({"m", "t"})
+    updates.new_process(2)
+    for update in early:
+        updates.incoming(update, Phase.REPLAY)
+    updates.expect_late_replay(of(*RECORD, said("agent_thought", "The user wants")))
+    updates.new_turn(1, [{"type": "text", "text": "three"}])
+    assert updates.incoming(said("agent_thought", "The"), Phase.LIVE)
+    assert updates.incoming(agent("first "), Phase.LIVE)
+
+
+@pytest.mark.hazard("R11")
+def test_a_late_replay_whose_messages_are_trimmed_at_their_ends_is_swallowed() -> None:
+    updates = Updates({"m"})
+    updates.new_process(2)
+    updates.expect_late_replay(
+        of(user("one\n"), agent("a "), agent("b\n\n"), user(" two"), agent("c"))
+    )
+    updates.new_turn(1)
+    replay = [user("one"), agent("a"), agent(" "), agent("b"), user("two"), agent("c")]
+    assert [updates.incoming(update, Phase.LIVE) for update in replay] == [None] * len(replay)
+    assert updates.incoming(agent("\n"), Phase.LIVE)

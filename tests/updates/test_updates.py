@@ -10,8 +10,8 @@ from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import TRANSCRIPT, is_state
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.updates.late_replay import LateReplay
-from acp_bridge.updates.open_cards import OpenCards
-from acp_bridge.updates.updates import Leak, Updates, for_replay
+from acp_bridge.updates.open_cards import OpenCards, for_replay
+from acp_bridge.updates.updates import Leak, Updates
 
 Json = dict[str, Any]
 

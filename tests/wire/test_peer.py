@@ -295,7 +295,8 @@ def test_a_request_without_params_leaves_the_key_out(talk: Conversation) -> None
         b'{"id":1,"error":null}',
         b'{"id":1}',
         b'{"jsonrpc":"2.0","id":1,"params":{}}',
-        b'{"jsonrpc":"2.0","id":1,"result":{"x":"\xff"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"x":1,}}',
+        b'{"jsonrpc":"2.0","id":"1","result":{"x":1,}}',
     ],
 )
 @pytest.mark.parametrize("answer_malformed", [True, False])
@@ -307,7 +308,7 @@ def test_a_spoiled_answer_settles_its_request(line: bytes, answer_malformed: boo
     assert answers == [Err(RpcError(-32603, "The answer was malformed"))]
 
 
-@pytest.mark.parametrize("id", [2, "1", None, 0, 1.5])
+@pytest.mark.parametrize("id", [2, "01", " 1", "1.0", None, 0, 1.5])
 def test_an_answer_to_nothing_is_dropped_and_logged(
     talk: Conversation, id: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

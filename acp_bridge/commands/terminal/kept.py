@@ -18,7 +18,7 @@ from acp_bridge.protocol import Json, as_object, own_meta
 from acp_bridge.updates.children import Children
 from acp_bridge.updates.folded import Folded
 from acp_bridge.updates.notices import summary
-from acp_bridge.updates.updates import for_replay
+from acp_bridge.updates.open_cards import for_replay
 from acp_bridge.view.html import document
 from acp_bridge.view.style import session_style
 

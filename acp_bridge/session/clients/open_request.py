@@ -40,6 +40,15 @@ class OpenRequest(ABC):
     def call_back(self) -> None:
         """Tell the client or hook that is asked that nobody waits for the answer any more."""
 
+    def take_back(self) -> None:
+        """Answer the agent, which has cancelled its request; call it back from who is asked.
+
+        Nobody is waited for: a client may not know such a cancel, and a hook takes its time.
+        """
+        self.link.at_clients.remove(self)
+        self.call_back()
+        self.link.peer.fail(self.call.id, errors.cancelled())
+
     def end(self) -> None:
         """Answer the agent as cancelled, and tell the client or hook that was asked."""
         self.link.at_clients.remove(self)

@@ -29,6 +29,7 @@ from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.updates import notices
 from acp_bridge.updates.children import placed
+from acp_bridge.updates.open_cards import opening_update
 from acp_bridge.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.peer import Call
@@ -278,8 +279,7 @@ def _as_lines(params: Json) -> list[str]:
 
 def new_card(call: Json) -> Json:
     """Return the update that opens a card for a call that only its permission has named."""
-    card = {"title": call["toolCallId"], "status": "pending", **call}
-    return placed({**card, "sessionUpdate": protocol.TOOL_CALL})
+    return placed(opening_update(call))
 
 
 def decision_of(call: Call, result: object, by: str, name: str = "") -> Decision | None:

@@ -31,6 +31,7 @@ from acp_bridge.protocol import (
     QUESTION,
     REQUEST_PERMISSION,
     WHOLE_CALLS,
+    ErrorCode,
     Json,
     as_object,
     names_terminal,
@@ -46,8 +47,10 @@ from acp_bridge.session.core import Asked, Core
 from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import agent_trouble
 from acp_bridge.updates.children import Child, Children, linked
 from acp_bridge.updates.folded import in_name_of
+from acp_bridge.updates.odd_answers import options_of_v1, permission_answer
 from acp_bridge.updates.tool_calls import shows_alike, updated
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
@@ -127,6 +130,11 @@ class _Question(OpenRequest):
         """Tell the clients that nobody waits for their answers any more."""
         for client, at_client in self.asked.items():
             client.peer.cancel(at_client.request_id)
+
+    def take_back(self) -> None:
+        """Answer the agent that has cancelled its question, and note that."""
+        self.note(None, "agent")
+        super(_Question, self).take_back()
 
     def end(self) -> None:
         """Answer the question as cancelled, as every open request is ended, and note that."""
@@ -223,11 +231,14 @@ class Questions:
         views = {view.client: view for view in self._transcript.views}
         return [each for each in clients if each not in views or not views[each].replaying]
 
-    def show_card(self, card: Json, asked: list[Client]) -> None:
-        """Show a call's card to the clients that are not asked; the others make one themselves."""
+    def show_card(self, card: Json) -> None:
+        """Show every client the card of a call: some refuse a question about one without a card."""
         for view in self._transcript.views:
-            if view.client not in asked:
-                self._transcript.show_to(view.client, card)
+            self._transcript.show_to(view.client, card)
+
+    def say_no_options(self, call: Call, about: Json | None) -> None:
+        """Say that a permission can't be asked, as no client can show one of its options."""
+        self._transcript.notice(agent_trouble.no_options(asks(call, about)))
 
     def ask(
         self,
@@ -329,6 +340,9 @@ class Questions:
         """Return the parameters for a client, with the whole call if it can't know its card."""
         as_said = _with_origin(question, client)
         params = without_said(as_said) if isinstance(as_said, dict) else as_said
+        permits = question.call.method == REQUEST_PERMISSION and isinstance(params, dict)
+        if permits and not client.abilities.shows_said:
+            params = {**params, "options": options_of_v1(params.get("options"))}
         if question.child and client.abilities.shows_subagents:
             return {**params, "sessionId": f"{self._core.id}{question.child.key}"}
         if question.child:
@@ -384,6 +398,8 @@ class Questions:
     ) -> None:
         if not question.is_open or question.asked.get(client) is not at_client:
             return
+        if isinstance(answer, Ok) and question.call.method == REQUEST_PERMISSION:
+            answer = Ok(permission_answer(answer.result, _offered(question.call)))
         if isinstance(answer, Ok) and _settles(question.call, answer.result):
             del question.asked[client]
             question.link.at_clients.remove(question)
@@ -419,14 +435,28 @@ class Questions:
             return
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:
-            case Ok(result) if not _chooses_what_is_not_offered(question.call, result):
+            case Ok(result) if result is not None:
                 self._answer(question, result, "client", client)
             case Err(error):
+                self._tell_unanswered(question, client, error.message, error.code)
                 question.note(None, "withdrawn")
                 question.link.peer.fail(question.call.id, error)
             case _:
+                if isinstance(answer, Ok):
+                    self._tell_unanswered(question, client, "")
                 self._answer(question, _rejection(question.call), "withdrawn")
         self._core.settle()
+
+    def _tell_unanswered(
+        self, question: _Question, client: Client, said: str, code: int = 0
+    ) -> None:
+        """Say that the last client's answer to a permission was none: no person has refused it.
+
+        Nothing is said of a client that is gone, or whose person has closed the question.
+        """
+        is_answer = question.call.method == REQUEST_PERMISSION and not client.gone
+        if is_answer and code != ErrorCode.REQUEST_CANCELLED:
+            self._transcript.notice(agent_trouble.not_answered(question.summary, said))
 
     def _answer(
         self, question: _Question, result: object, by: str, client: Client | None = None
@@ -465,17 +495,7 @@ def _settles(call: Call, result: object) -> bool:
     """Return True for an answer that decides: an offered option, a form accepted or declined."""
     if call.method != REQUEST_PERMISSION:
         return isinstance(result, dict) and result.get("action") in ("accept", "decline")
-    match result:
-        case {"outcome": {"outcome": "selected", "optionId": chosen}}:
-            return chosen in _offered(call)
-    return False
-
-
-def _chooses_what_is_not_offered(call: Call, result: object) -> bool:
-    match result:
-        case {"outcome": {"outcome": "selected"}}:
-            return call.method == REQUEST_PERMISSION
-    return False
+    return as_object(as_object(result).get("outcome")).get("outcome") == "selected"
 
 
 def _offered(call: Call) -> list[object]:

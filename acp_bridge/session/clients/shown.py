@@ -21,8 +21,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.places import Mark
-from acp_bridge.updates.open_cards import ReplayedCards
-from acp_bridge.updates.updates import for_replay
+from acp_bridge.updates.open_cards import ReplayedCards, for_replay
 
 
 def cursor_of(request: ClientRequest) -> Cursor | None:

@@ -23,10 +23,11 @@ from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.requests import MOST_OPEN
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.protocol import ASKS_A_PERSON, Json
+from acp_bridge.protocol import ASKS_A_PERSON, REQUEST_PERMISSION, Json, as_object
 from acp_bridge.session.clients.open_request import OpenRequest, answer_cancelled, names_session
 from acp_bridge.session.clients.permissions import Permissions, is_for_person, new_card
 from acp_bridge.session.clients.questions import Questions
+from acp_bridge.updates.odd_answers import options_of_v1
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
@@ -49,6 +50,13 @@ class _AtOneClient(OpenRequest):
         """Tell the client that nobody waits for its answer any more."""
         self.client.peer.cancel(self.client_id)
 
+    def take_back(self) -> None:
+        """Pass the cancel on; for files and terminals the client's answer says what was done."""
+        if self.asks_a_person:
+            super(_AtOneClient, self).take_back()
+        else:
+            self.call_back()
+
 
 class ToClient:
     """The requests to a client that agents make for one session, or for none.
@@ -67,7 +75,7 @@ class ToClient:
     ) -> None:
         """`session_id`: None while there is no session. `client`: who is asked now, if anybody.
 
-        `record` takes the card of a call that the client makes from the question itself. With
+        `record` takes the card of a call that only a question has named. With
         `permissions`, hooks decide first. With `questions`, permissions and forms go to every
         client of the session; without, the one client is asked them, too.
         """
@@ -135,7 +143,7 @@ class ToClient:
             self._permissions.tell_that_it_waits(call, about)
 
     def _ask_people(self, questions: Questions, link: Link, call: Call, *, guarded: bool) -> None:
-        """Ask every client that can answer; show the call's card to the other clients."""
+        """Ask every client that can answer; show the call's card first, if that is new."""
         able = questions.clients(link, call, guarded=guarded)
         permissions = self._permissions
         if not able and permissions and permissions.denies_unattended(call, guarded=guarded):
@@ -148,7 +156,11 @@ class ToClient:
         params, card, about = self._named(call)
         params = permissions.marked(call, params) if permissions else params
         if card:
-            questions.show_card(card, asked)
+            questions.show_card(card)
+        if _lacks_options(call) and not any(each.abilities.shows_said for each in able):
+            questions.say_no_options(call, about)
+            answer_cancelled(link, call)
+            return
         questions.ask(link, call, params, about, asked, guarded=guarded)
         if self._permissions:
             self._permissions.tell_that_it_waits(call, about)
@@ -197,8 +209,8 @@ class ToClient:
         """Return the parameters with the ids that clients know.
 
         The second value is the update that opens the card of a call which nothing has shown
-        before. It is recorded: the client that is asked makes a card of the question, and without
-        the record a later load would show updates of an unknown call. The third value is all that
+        before. It is recorded: without the record a later load would show updates of an unknown
+        call. The third value is all that
         is known of the call, if there is one.
         """
         if not isinstance(call.params, dict):
@@ -217,6 +229,12 @@ class ToClient:
         if isinstance(tool_call_id, str):
             changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
         return changed, card, about
+
+
+def _lacks_options(call: Call) -> bool:
+    """Return True for a permission with options of which version 1 has none."""
+    options = as_object(call.params).get("options")
+    return call.method == REQUEST_PERMISSION and bool(options) and not options_of_v1(options)
 
 
 def _terminal_of(result: object) -> str | None:

@@ -61,9 +61,9 @@ class Decision:
     """The decision about a tool call: "allow", "deny", "cancelled" or "ask", and who has made it.
 
     `by`: "rule", "default", "unattended", "hook", "client", "withdrawn" if no client was left to
-    answer, or "stop"; empty for "ask". `rules`: the rules, as the user wrote them; `option`: the
-    kind of the option that a client has chosen; `guarded`: only a person may allow it; `name`: the
-    login of a remote client that has decided.
+    answer, "stop", or "agent" if the agent has cancelled its request; empty for "ask". `rules`: the
+    rules, as the user wrote them; `option`: the kind of the option that a client has chosen;
+    `guarded`: only a person may allow it; `name`: the login of a remote client that has decided.
     """
 
     action: str

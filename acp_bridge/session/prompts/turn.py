@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from acp_bridge.agents.link import Link
+from acp_bridge.agents.requests import Question
 from acp_bridge.journal import DatabaseAway, JournalError, SessionJournal, told
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
@@ -42,8 +43,9 @@ from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import agent_trouble, notices
+from acp_bridge.updates.odd_answers import end_of_turn
 from acp_bridge.updates.updates import Updates
-from acp_bridge.wire.jsonrpc import Answer, Err
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok
 
 #: internal errors in a row, after a cancel, for which a process is replaced.
 _FAILURES: Final = 2
@@ -152,11 +154,29 @@ class Turn:
                 answer = self._account.take_tokens(link, answer)
                 if isinstance(answer, Err) or "_meta" in as_object(answer.result):
                     self._limit.note_answer(link, key, answer)
-                if isinstance(answer, Err):
-                    self._updates.break_off(key)
+                answer = self._end_of_turn(link, key, answer)
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
         link.request_for(prompt.request, SESSION_PROMPT, params, answered)
+
+    def _end_of_turn(self, link: Link, key: int, answer: Answer) -> Answer:
+        """Return the agent's answer as version 1 has it, after what has to be said before it.
+
+        A turn that has failed takes its open questions with it: nobody acts on them any more.
+        """
+        if isinstance(answer, Ok) and isinstance(answer.result, dict) and not link.command.ours:
+            answer = Ok(without_own_meta(answer.result))
+        answer, word = end_of_turn(answer)
+        if isinstance(answer, Err):
+            for question in link.at_clients.questions:
+                if question.asks_a_person and self._updates.turn_of(_call_of(question)) == key:
+                    question.end()
+                    if failed := self._updates.fail(_call_of(question)):
+                        self._transcript.show(failed)
+            self._updates.break_off(key)
+        elif not self._updates.spoke and as_object(answer.result)["stopReason"] != "cancelled":
+            self._transcript.notice(agent_trouble.no_word(word))
+        return answer
 
     def _late_start(self, key: int) -> Unsent | None:
         """Return an `Unsent` for a prompt whose note the journal has yet to make, else None."""
@@ -331,3 +351,8 @@ class Turn:
         link.at_clients.end_questions()
         if others:
             self._transcript.notice(notices.children_go_on([child.title for child in others]))
+
+
+def _call_of(question: Question) -> Json:
+    """Return the tool call that a question is about; an empty one if it is about none."""
+    return as_object(as_object(question.call.params).get("toolCall"))
