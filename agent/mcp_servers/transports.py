@@ -8,7 +8,7 @@ Its forms:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,25 +29,32 @@ _NO_LIMIT = 24 * 3600.0
 
 
 def open_transport(
-    spec: Mapping[str, Any], cwd: Path
+    spec: Mapping[str, Any], cwd: Path, on_renewed: Callable[[], None]
 ) -> AbstractAsyncContextManager[TransportStreams]:
-    """Returns the transport as a context manager. Raises Problem for an unknown type."""
+    """Returns the transport as a context manager. Raises Problem for an unknown type.
+
+    `on_renewed` is called when an expired session was replaced by a new one.
+    """
     match spec.get("type") or "stdio":
         case "stdio":
             command = [spec["command"], *spec.get("args", ())]
             return stdio_transport(spec["name"], command, _pairs(spec.get("env")), cwd)
         case "http":
-            return _http(spec["url"], _pairs(spec.get("headers")))
+            return _http(spec["url"], _pairs(spec.get("headers")), on_renewed)
         case "sse":
             return _sse(spec["url"], _pairs(spec.get("headers")))
     raise Problem("this agent has no such transport")
 
 
 @contextlib.asynccontextmanager
-async def _http(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
+async def _http(
+    url: str, headers: Mapping[str, str], on_renewed: Callable[[], None]
+) -> AsyncIterator[TransportStreams]:
     """Opens Streamable HTTP; raises Problem with a refusal's HTTP status, which the SDK hides."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
+
+    from agent.mcp_servers.http_client import HttpClient
 
     tls = await anyio.to_thread.run_sync(httpx2.create_ssl_context)  # takes a tenth of a second
     status = 0
@@ -57,7 +64,9 @@ async def _http(url: str, headers: Mapping[str, str]) -> AsyncIterator[Transport
         if response.request.method == "POST":
             status = response.status_code
 
-    async with httpx2.AsyncClient(
+    async with HttpClient(
+        limit=LINE_LIMIT,
+        on_renewed=on_renewed,
         headers=headers,
         timeout=httpx2.Timeout(_HTTP_SECONDS, read=_NO_LIMIT),
         verify=tls,
@@ -79,6 +88,8 @@ async def _sse(url: str, headers: dict[str, str]) -> AsyncIterator[TransportStre
     import httpx2
     from mcp.client.sse import sse_client
 
+    from agent.mcp_servers.http_client import HttpClient
+
     tls = await anyio.to_thread.run_sync(httpx2.create_ssl_context)
 
     def client(
@@ -86,7 +97,7 @@ async def _sse(url: str, headers: dict[str, str]) -> AsyncIterator[TransportStre
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, verify=tls)
+        return HttpClient(limit=LINE_LIMIT, headers=headers, timeout=timeout, auth=auth, verify=tls)
 
     async with sse_client(
         url, headers, _HTTP_SECONDS, sse_read_timeout=_NO_LIMIT, httpx_client_factory=client
