@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from agent.content.fences import fenced
-from agent.content.images import IMAGE_LIMIT, image_url, mended_image
+from agent.content.images import IMAGE_LIMIT, image_url
 
 Block: TypeAlias = dict[str, Any]
 
@@ -92,7 +92,7 @@ def _image(block: Block) -> str | None:
             pass
         case _:
             return None
-    return image_url(*mended_image(mime_type, data))
+    return image_url(mime_type, data)
 
 
 def _text(block: Block) -> str:

@@ -177,7 +177,7 @@ def _checked(schema: Any, depth: int) -> dict[str, Any]:
     for name in ("properties", "$defs", "definitions", "patternProperties"):
         if name in found:
             parts = members(found[name]).items()
-            found[name] = {key: _part(value, depth) for key, value in parts}
+            found[name] = {key: _checked(value, depth - 1) for key, value in parts}
     for name in _CHOICES:
         if name in found:
             found[name] = [_part(value, depth) for value in found[name]]

@@ -120,8 +120,9 @@ class AnthropicForm:
             self.failure = Failure("given_up", words(reason))
             return []
         self.whole = True
-        self.partial.stop = end.stop
-        self.partial.ended_for_call = end.for_call
+        if self.partial.stop != "refusal":
+            self.partial.stop = end.stop
+            self.partial.ended_for_call = end.for_call
         return self._all_given()
 
     def _start(self, at: int, block: Mapping[str, Any]) -> list[Part]:

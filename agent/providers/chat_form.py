@@ -53,8 +53,9 @@ class ChatForm:
         if usage:
             self.partial.tokens = _tokens(usage)
         parts: list[Part] = []
+        whole = event.get("object") == "chat.completion"
         for choice in objects(event.get("choices")):
-            parts += self._read_choice(choice, whole=event.get("object") == "chat.completion")
+            parts += self._read_choice(choice, whole=whole)
         if (error := error_in(event)) is not None:
             self.failure = failure_in_stream(error)
         return parts
@@ -63,7 +64,7 @@ class ChatForm:
         parts: list[Part] = []
         if delta := choice.get("delta"):
             parts += self._read_delta(delta)
-        elif (message := choice.get("message")) and not self._repeats(message):
+        elif (message := choice.get("message")) and not self._repeats(message, whole=whole):
             parts += self._read_delta(message)
             self.whole = self.whole or (whole and bool(parts))
         elif text := words(choice.get("text")):
@@ -78,14 +79,16 @@ class ChatForm:
         end = read_end(reason)
         if end.broken:
             self.failure = Failure("given_up", words(reason))
-        elif self.partial.stop != "refusal":
-            self.whole = True
+            return
+        self.whole = True
+        if self.partial.stop != "refusal":
             self.partial.stop = end.stop
             self.partial.ended_for_call = end.for_call
 
-    def _repeats(self, message: Any) -> bool:
+    def _repeats(self, message: Any, *, whole: bool) -> bool:
         """Returns True for a message that has all over again what was told in pieces."""
-        return self.partial.begun and words(members(message).get("content")) == self.partial.text
+        same = words(members(message).get("content")) == self.partial.text
+        return self.partial.begun and (whole or same)
 
     def _read_delta(self, delta: Any) -> list[Part]:
         if not isinstance(delta, dict):
