@@ -53,13 +53,16 @@ class Heard(JSONRPCDispatcher):
 
     def _list(self, answer: dict[str, Any]) -> dict[str, Any]:
         self.page = read_page(answer)
-        tools = [
-            {"name": tool["name"], "inputSchema": tool["inputSchema"]} for tool in self.page.tools
-        ]
-        tools = [tool for tool in tools if _fits(tool)]
+        tools = [tool for tool in map(_bare, self.page.tools) if _fits(tool)]
         self.offered = frozenset(tool["name"] for tool in tools)
         following = {"nextCursor": self.page.cursor} if self.page.cursor else {}
         return {"tools": tools, **following, **_COMPLETE}
+
+
+def _bare(tool: dict[str, Any]) -> dict[str, Any]:
+    """Returns a tool with nothing but what the session needs for its headers."""
+    properties = tool["inputSchema"].get("properties", {})
+    return {"name": tool["name"], "inputSchema": {"type": "object", "properties": properties}}
 
 
 def _fits(tool: dict[str, Any]) -> bool:

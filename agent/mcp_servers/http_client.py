@@ -44,13 +44,20 @@ class HttpClient(httpx2.AsyncClient):
     """Sends the requests of the SDK's transports.
 
     `limit`: bytes of one message. `on_renewed` is called when there is a new session, which may
-    have other tools.
+    have other tools. `on_refused` is called with the id of a request that was refused, or that did
+    not arrive, where answers come on another stream: the SDK would wait for one.
     """
 
     def __init__(
-        self, *, limit: int, on_renewed: Callable[[], None] = lambda: None, **options: Any
+        self,
+        *,
+        limit: int,
+        on_renewed: Callable[[], None] = lambda: None,
+        on_refused: Callable[[Any], None] | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
+        self._on_refused = on_refused
         self._limit = limit
         self._on_renewed = on_renewed
         self._renewing = anyio.Lock()
@@ -61,6 +68,8 @@ class HttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         message = _sent(request)
+        if self._on_refused is not None and message:
+            return await self._posted(request, _asked(message), self._on_refused, options)
         if message.get("method") in ("initialize", "notifications/initialized"):
             self._beginning[message["method"]] = request
         used = self._with_session(request)
@@ -70,6 +79,26 @@ class HttpClient(httpx2.AsyncClient):
             self._with_session(request)
             response = await super().send(request, **options)
         return await self._mended(response, _asked(message))
+
+    async def _posted(
+        self,
+        request: httpx2.Request,
+        asked: Any,
+        on_refused: Callable[[Any], None],
+        options: dict[str, Any],
+    ) -> httpx2.Response:
+        """Sends a message whose answer comes on another stream."""
+        try:
+            response = await super().send(request, **options)
+        except httpx2.TransportError as error:
+            logger.debug("a message to the MCP server did not arrive", exc_info=error)
+        else:
+            if not response.is_error:
+                return response
+            await response.aclose()
+        if asked is not None:
+            on_refused(asked)
+        return httpx2.Response(202, request=request)
 
     def _with_session(self, request: httpx2.Request) -> str | None:
         """Puts the id of the new session into a request, if there is one; returns what it has."""

@@ -172,7 +172,7 @@ def _checked(schema: Any, depth: int) -> dict[str, Any]:
     _keep(found, "required", _names(schema.get("required")))
     for name in ("enum", *_CHOICES):
         _keep(found, name, _list(schema.get(name)) or None)
-    for name in ("description", "title", "$ref", "format", "pattern"):
+    for name in ("description", "title", "$ref", "$schema", "$id", "format", "pattern"):
         _keep(found, name, value if isinstance(value := schema.get(name), str) else None)
     for name in ("properties", "$defs", "definitions", "patternProperties"):
         if name in found:

@@ -31,10 +31,16 @@ class Asked:
 
 
 class RawHttp:
-    """`async with`. `answer` returns the bytes of the whole HTTP answer."""
+    """`async with`. `answer` returns the bytes of the whole HTTP answer.
 
-    def __init__(self, answer: Callable[[Asked], bytes]) -> None:
+    `sse`: the transport of old, in which the body of an answer with status 200 goes to the stream
+    of events.
+    """
+
+    def __init__(self, answer: Callable[[Asked], bytes], *, sse: bool = False) -> None:
         self.asked: list[Asked] = []
+        self._sse = sse
+        self._events: SocketStream | None = None
         self._answer = answer
 
     async def __aenter__(self) -> RawHttp:
@@ -53,7 +59,8 @@ class RawHttp:
 
     def spec(self, name: str) -> dict[str, Any]:
         port = self._listener.extra(SocketAttribute.local_port)
-        return {"type": "http", "name": name, "url": f"http://127.0.0.1:{port}/mcp", "headers": []}
+        kind = "sse" if self._sse else "http"
+        return {"type": kind, "name": name, "url": f"http://127.0.0.1:{port}/mcp", "headers": []}
 
     async def _serve(self, stream: SocketStream) -> None:
         buffered = BufferedByteReceiveStream(stream)
@@ -68,7 +75,31 @@ class RawHttp:
                     method = message.get("method") or head.partition(" ")[0]
                     asked = Asked(method, message.get("id"), session)
                     self.asked.append(asked)
-                    await stream.send(self._answer(asked))
+                    if not self._sse:
+                        await stream.send(self._answer(asked))
+                    elif method == "GET":
+                        await stream.send(_STREAM + _event("endpoint", b"/mcp"))
+                        self._events = stream
+                    else:
+                        await stream.send(await self._pushed(self._answer(asked)))
+
+    async def _pushed(self, answer: bytes) -> bytes:
+        """Sends an answer on the stream of events; returns what the request itself gets."""
+        if not answer.startswith(b"HTTP/1.1 200"):
+            return answer
+        assert self._events
+        await self._events.send(_event("message", answer.partition(b"\r\n\r\n")[2]))
+        return body(b"", status=202)
+
+
+_STREAM = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
+
+
+def _event(name: str, data: bytes) -> bytes:
+    event = b"event: " + name.encode() + b"\ndata: " + data.strip() + b"\n\n"
+    return b"%x\r\n%s\r\n" % (len(event), event)
 
 
 def answered(asked: Asked, session: str = "") -> bytes:

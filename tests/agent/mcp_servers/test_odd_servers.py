@@ -362,3 +362,42 @@ async def test_a_tool_that_speaks_of_sessions_is_not_called_again(tmp_path: Path
         with pytest.raises(ToolError, match="Session not found"):
             await stand.call("echo")
         assert [asked.method for asked in http.asked].count("tools/call") == 1
+
+
+# the transport of old, in which answers come on another stream
+
+
+@pytest.mark.parametrize("status", [400, 404, 500])
+async def test_a_request_that_is_refused_on_its_own_connection_ends_its_call_alone(
+    tmp_path: Path, status: int
+) -> None:
+    refuses = True
+
+    def answer(asked: Asked) -> bytes:
+        if asked.method == "tools/call" and refuses:
+            return body(b"no", "text/plain", status=status)
+        return answered(asked)
+
+    async with RawHttp(answer, sse=True) as http, serving(tmp_path, http.spec("odd")) as stand:
+        with pytest.raises(ToolError, match="could not take the call"):
+            await stand.call("echo")
+        refuses = False
+        assert (await stand.call("echo")).text == "well"
+    assert stand.said == []
+
+
+@pytest.mark.parametrize("said", ["a text as error", "no jsonrpc", "half of a surrogate pair"])
+async def test_odd_answers_end_their_calls_there_too(tmp_path: Path, said: str) -> None:
+    raw, text, error = ANSWERS[said]
+
+    def answer(asked: Asked) -> bytes:
+        if asked.method != "tools/call":
+            return answered(asked)
+        return body(raw.replace("$ID", str(asked.id)).encode("latin-1"))
+
+    async with RawHttp(answer, sse=True) as http, serving(tmp_path, http.spec("odd")) as stand:
+        if text is None:
+            with pytest.raises(ToolError, match=error):
+                await stand.call("echo")
+        else:
+            assert (await stand.call("echo")).text == text

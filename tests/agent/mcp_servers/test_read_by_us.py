@@ -1,4 +1,4 @@
-"""What our own readers read of MCP is compared with the SDK's models, so what these gain is seen."""
+"""What our own readers read of MCP is compared with the SDK's models, so what they gain is seen."""
 
 import json
 from importlib.metadata import version
