@@ -41,22 +41,24 @@ class ChatForm:
 
     def read(self, event: Any) -> list[Part]:
         parts: list[Part] = []
-        for each in objects(event):
+        events = [event] if isinstance(event, dict) else [*objects(event)]
+        for each in events:
             parts += self._read(each)
-        self.odd = self.odd or not any(objects(event))
+        self.odd = self.odd or not events
         if self.failure is not None and not parts:
             raise self.failure
         return parts
 
     def _read(self, event: Mapping[str, Any]) -> list[Part]:
-        usage = members(event.get("usage")) or members(members(event.get("x_groq")).get("usage"))
-        if usage:
+        usage = event.get("usage") or members(event.get("x_groq")).get("usage")
+        if usage and isinstance(usage, dict):
             self.partial.tokens = _tokens(usage)
         parts: list[Part] = []
         whole = event.get("object") == "chat.completion"
         for choice in objects(event.get("choices")):
             parts += self._read_choice(choice, whole=whole)
-        if (error := error_in(event)) is not None:
+        # Words of an answer are no error's, unless it is named.
+        if (event.get("error") or not parts) and (error := error_in(event)) is not None:
             self.failure = failure_in_stream(error)
         return parts
 
@@ -95,10 +97,12 @@ class ChatForm:
             text = words(delta if isinstance(delta, str | list) else None)
             return [self.partial.add_text(text)] if text else []
         parts = []
+        content = delta.get("content")
+        if len(delta) == 1 and content and isinstance(content, str):  # nearly all are so
+            return [self.partial.add_text(content)]
         if named := next((name for name in _REASONING if words(delta.get(name))), ""):
             self.partial.reasoning_in = self.partial.reasoning_in or named
             parts.append(self.partial.add_reasoning(words(delta[named])))
-        content = delta.get("content")
         for piece in content if isinstance(content, list) else [content] if content else []:
             parts += self._read_piece(piece)
         if refusal := words(delta.get("refusal")):
