@@ -52,8 +52,10 @@ class McpSession:
             try:
                 taken = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
             except MCPError as error:
-                if not _has_none(error.code, error.message):
+                if not pages and not _has_none(error.code, error.message):
                     raise
+                if pages:  # those before it can be used
+                    pages.append(Page(left_out=(f"page {len(pages) + 1}",)))
                 break
             page = self._heard.page
             pages.append(page.without(self._heard.offered - {tool.name for tool in taken.tools}))

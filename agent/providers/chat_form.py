@@ -148,7 +148,8 @@ class ChatForm:
             return self.partial.begin_call(id, name, piece)
         if at is not None:
             self._numbers.setdefault(at, found)
-        if name and piece and piece == self.partial.arguments_of(found):
+        told = self.partial.arguments_of(found)
+        if piece and piece == told and (name or whole_json(told)):
             piece = ""  # the whole call again
         return self.partial.add_arguments(found, piece, id=id, name=name)
 

@@ -100,6 +100,21 @@ async def test_a_page_of_another_form_is_read(tmp_path: Path, page: Any) -> None
     assert stand.said == []
 
 
+async def test_a_page_that_fails_takes_none_of_those_before_it(tmp_path: Path) -> None:
+    def answer(asked: Asked) -> bytes:
+        if asked.method != "tools/list":
+            return answered(asked)
+        if sum(each.method == "tools/list" for each in http.asked) > 1:
+            error = {"code": -32603, "message": "the cursor is no good"}
+            return body(json.dumps({"jsonrpc": "2.0", "id": asked.id, "error": error}).encode())
+        page = {"tools": [GOOD], "nextCursor": "more"}
+        return body(json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": page}).encode())
+
+    async with RawHttp(answer) as http, serving(tmp_path, http.spec("odd")) as stand:
+        assert stand.names == ["mcp__odd__good"]
+    assert "`page 2`" in stand.said[0]
+
+
 GREETINGS: dict[str, Any] = {
     "no serverInfo": {"protocolVersion": "2025-06-18", "capabilities": {}},
     "null as serverInfo": {"protocolVersion": "2025-06-18", "serverInfo": None},

@@ -82,6 +82,13 @@ CALLS: dict[str, tuple[list[Event], list[tuple[str, str]]]] = {
         ],
         [READ],
     ),
+    "all its arguments again, without the name": (
+        [
+            piece(index=0, id="a", function={"name": "read_file", "arguments": '{"path": "x"}'}),
+            piece(index=0, function={"arguments": '{"path": "x"}'}),
+        ],
+        [READ],
+    ),
     "two calls with the number 0 and without ids": (
         [
             piece(index=0, function={"name": "read_file", "arguments": '{"path": "x"}'}),
