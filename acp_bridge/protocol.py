@@ -188,8 +188,7 @@ ONLY_PERSON: Final = "onlyPerson"
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
 CAN_PAUSE: Final = "pause"
 CAN_ASK: Final = "ask"
-#: an ability of a client: the built-in agent tells it, in `_meta.acp_bridge` of the answer to each
-#: prompt, the tokens that were used since the last answer; and that member.
+#: an ability of a client, and a member of a prompt's answer: the tokens since the last one.
 TOKENS: Final = "tokens"
 #: such an ability, declared by the translator of an agent of version 2: it takes `CANCEL_ITEM`.
 CAN_CANCEL_ITEM: Final = "cancelItem"

@@ -15,5 +15,6 @@ rooms, from the wire inwards; each imports only from those below it:
     content/       ACP content blocks, images, code fences
     errors         every error that a client is answered with
     client, model  the two seams: to the client of a session, and to a language model
+    loose          the JSON of other people's servers, read by what it means
     secrets, settings, wire_form
 """

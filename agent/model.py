@@ -120,8 +120,11 @@ class ModelError(Exception):
     The text tells the user what is wrong and what to do, then what the provider's server says. It
     has no words of a library; the details are the error's cause, for the log. `window`: the size of
     the model's window in tokens, if the provider named it when it refused the input. `wait`: the
-    seconds after which the provider takes requests again, if it has told.
+    seconds after which the provider takes requests again, if it has told. `may_be_context`: of
+    another kind than `context`, but the provider's words don't tell it from that.
     """
+
+    may_be_context = False
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ FLOORS: list[set[str]] = [
     {"scripted"},
     {"errors", "content"},
     {"key_help"},
-    {"client", "guarded_process", "model", "secrets", "settings", "wire_form"},
+    {"client", "guarded_process", "loose", "model", "secrets", "settings", "wire_form"},
 ]
 
 #: The range in which JSON-RPC and ACP have their error codes.

@@ -41,6 +41,10 @@ _SUMMARY_CHARS = 8_000
 #: the characters that every summary may have
 _SHORTEST_SUMMARY = 1_000
 
+#: tokens of an input that no model refuses as too long, and how often in a row room is made in vain
+#: after refusals that don't say why
+_SHORT, _DOUBTS = 1_000, 3
+
 #: kinds of errors that have nothing to do with the text to summarise
 _PASSING = frozenset({"auth", "missing_key", "rate_limit", "unreachable", "unknown_model"})
 _LEFT_OUT = "[An older part of the conversation was left out here: it could not be summarised.]"
@@ -66,6 +70,9 @@ class Compactor:
         self._rate = USUAL_RATE
         #: the estimated tokens of an input that a model has refused, by the model's id
         self._refused: dict[str, int] = {}
+        #: the estimated tokens of an input that may have been refused as too long, and how often in
+        #: a row room was made for that, by the model's id
+        self._doubts: dict[str, tuple[int, int]] = {}
 
     async def fit(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
         """Makes room before a model call if little is left; returns True if it did.
@@ -88,9 +95,29 @@ class Compactor:
         Returns False if nothing more can go. Raises ModelError as `fit` does.
         """
         estimate = await self._estimate(model, specs)
+        self._refused[model.id] = estimate.tokens()
+        return await self._halve(model, estimate)
+
+    async def shrink_in_doubt(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
+        """Halves the input after a refusal that may have been for its length.
+
+        Does nothing and returns False for a short one, and if that was in vain several times.
+        """
+        estimate = await self._estimate(model, specs)
+        before, tries = estimate.tokens(), self._doubts.get(model.id, (0, 0))[1]
+        if before < _SHORT or tries >= _DOUBTS:
+            return False
+        self._doubts[model.id] = before, tries + 1
+        return await self._halve(model, estimate)
+
+    def room_helped(self, model: Model) -> None:
+        """Notes that the model took the input after `shrink_in_doubt`: it was too long."""
+        if found := self._doubts.pop(model.id, None):
+            self._refused[model.id] = found[0]
+
+    async def _halve(self, model: Model, estimate: TokenEstimate) -> bool:
         before = estimate.tokens()
         window = await self._window(model)  # takes into account what the refusal said
-        self._refused[model.id] = before
         target = before // 2 if window is None else min(before // 2, int(window * _ROOMY))
         for recent in range(_RECENT, -1, -1):
             await self._make_room(model, estimate, target, recent)

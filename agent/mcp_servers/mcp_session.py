@@ -1,6 +1,8 @@
 """An initialized MCP session: lists and calls a server's tools, in wire form.
 
 Invariants
+- The SDK writes to the server, and keeps requests and answers together. What is in an answer is
+  read by our own readers, as it came; the SDK gets a stand-in for it (`agent.mcp_servers.heard`).
 - The SDK's contexts are entered and left by the task that uses `connect`.
 - A server is greeted with `initialize` first, because some servers older than 2026-07-28 end when
   anything else comes first. A server that knows only the newer greeting gets that next.
@@ -9,6 +11,7 @@ Invariants
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -17,13 +20,15 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from acp_bridge import __version__
+from agent.mcp_servers.pages import Page
 from agent.mcp_servers.transports import open_transport
-from agent.wire_form import wire_form
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream
     from mcp.client.session import ClientSession
     from mcp.shared.message import SessionMessage
+
+    from agent.mcp_servers.heard import Heard
 
     Received = SessionMessage | Exception
 
@@ -32,31 +37,35 @@ _PAGES = 100
 
 
 class McpSession:
-    def __init__(self, session: ClientSession) -> None:
+    def __init__(self, session: ClientSession, heard: Heard) -> None:
         self._session = session
+        self._heard = heard
 
-    async def list_tools(self) -> list[dict[str, Any]]:
-        """Returns the tools, each `{"name", "description"?, "title"?, "inputSchema", ...}`."""
+    async def list_tools(self) -> Page:
+        """Returns the tools, and which of them are odd."""
         from mcp.shared.exceptions import MCPError
-        from mcp_types import METHOD_NOT_FOUND, PaginatedRequestParams
+        from mcp_types import PaginatedRequestParams
 
-        tools: list[dict[str, Any]] = []
+        pages: list[Page] = []
         cursor: str | None = None
         for _ in range(_PAGES):
             try:
-                page = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+                taken = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
             except MCPError as error:
-                if error.code == METHOD_NOT_FOUND:  # the server has no tools
-                    break
-                raise
-            tools += (wire_form(tool) for tool in page.tools)
-            cursor = page.next_cursor
+                if not pages and not _has_none(error.code, error.message):
+                    raise
+                if pages:  # those before it can be used
+                    pages.append(Page(left_out=(f"page {len(pages) + 1}",)))
+                break
+            page = self._heard.page
+            pages.append(page.without(self._heard.offered - {tool.name for tool in taken.tools}))
+            cursor = page.cursor
             if not cursor:
                 break
-        return tools
+        return Page.joined(pages)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Calls a tool; returns a CallToolResult in wire form.
+        """Calls a tool; returns a CallToolResult as it came, for `agent.mcp_servers.results`.
 
         The SDK's `call_tool` is not used: it checks the answer against the server's own schema and
         returns nothing if they differ.
@@ -64,9 +73,22 @@ class McpSession:
         from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult
 
         params = CallToolRequestParams(name=tool, arguments=arguments)
-        return wire_form(
-            await self._session.send_request(CallToolRequest(params=params), CallToolResult)
-        )
+        await self._session.send_request(CallToolRequest(params=params), CallToolResult)
+        return self._heard.result
+
+
+def _has_none(code: int, said: str) -> bool:
+    """Returns True if an error says that the server has no tools to list."""
+    from mcp_types import METHOD_NOT_FOUND
+
+    return code == METHOD_NOT_FOUND or _NO_METHOD.search(said) is not None
+
+
+_NO_METHOD = re.compile(
+    r"(method|tools).{0,20}(not (found|supported|implemented|available)|unknown|unsupported)"
+    r"|(unknown|unsupported|no such) method",
+    re.IGNORECASE,
+)
 
 
 @contextlib.asynccontextmanager
@@ -86,19 +108,18 @@ async def connect(
     from mcp.client.session import ClientSession
     from mcp_types import Implementation, ToolListChangedNotification
 
+    from agent.mcp_servers.heard import Heard
+
     async def hear(message: Any) -> None:
         if isinstance(message, ToolListChangedNotification):
             on_change()
 
     us = Implementation(name="acp-bridge", version=__version__)
-    async with (
-        open_transport(spec, cwd) as (received, to_send),
-        ClientSession(
-            _Watched(received, on_end), to_send, client_info=us, message_handler=hear
-        ) as session,
-    ):
-        await _greet(session)
-        yield McpSession(session)
+    async with open_transport(spec, cwd, on_change) as (received, to_send):
+        heard = Heard(_Watched(received, on_end), to_send)
+        async with ClientSession(dispatcher=heard, client_info=us, message_handler=hear) as session:
+            await _greet(session)
+            yield McpSession(session, heard)
 
 
 async def _greet(session: ClientSession) -> None:

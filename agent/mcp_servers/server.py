@@ -66,6 +66,8 @@ class McpServer:
         #: the task group of calls; None without a connection
         self._calls: TaskGroup | None = None
         self._connection: McpSession | None = None
+        #: what was said of odd tools
+        self._odd = set[str]()
 
     async def serve(self) -> None:
         """Runs the server until it ends or `end` is called.
@@ -167,7 +169,13 @@ class McpServer:
                 logger.debug("the MCP server %s", self.name, exc_info=error)
 
     async def _list(self, connection: McpSession) -> tuple[McpTool, ...]:
-        found = {tool["name"]: tool for tool in await connection.list_tools()}
+        page = await connection.list_tools()
+        for sentence in page.oddities():
+            if sentence not in self._odd:
+                self._odd.add(sentence)
+                logger.info("the MCP server %s %s", self.name, sentence)
+                await self.say(f"The MCP server {self.name} {sentence}")
+        found = {tool["name"]: tool for tool in page.tools}
         names = tool_names(self._part, list(found))
         return tuple(
             McpTool(full, self.name, found[tool], self.call, self._identity)

@@ -8,7 +8,8 @@ Invariants
   at the most (invariant P1).
 - The server's stdin and stdout carry the protocol, its stderr goes to our log (invariant P4). Its
   environment is the SDK's small default and what the client sent, and nothing else.
-- A line that is not JSON-RPC is dropped; a line over `LINE_LIMIT` ends the connection.
+- A line without a message is dropped (`agent.mcp_servers.messages`); a line over `LINE_LIMIT` ends
+  the connection.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from acp_bridge.agents.birth import standard_streams
 from acp_bridge.wire.stdio import Reader, Writer
 from agent.guarded_process import GuardedProcess
+from agent.mcp_servers.messages import read_messages
 from agent.mcp_servers.problems import Problem
 
 if TYPE_CHECKING:
@@ -112,6 +114,8 @@ class _Server:
         self._stderr = Reader(stderr)
         #: set once the server's stdout is closed by all its processes
         self._silent = anyio.Event()
+        #: the ids of the requests that have no answer yet
+        self._open = set[Any]()
 
     async def end(self) -> None:
         """Ends the server: closes its stdin, sends SIGTERM, then kills its whole tree."""
@@ -141,20 +145,36 @@ class _Server:
 
         with self._arrived:
             async for line in lines(self._stdout, LINE_LIMIT):
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
+                messages = read_messages(line)
+                if not messages:
                     logger.debug("the MCP server %s wrote a line that is not JSON-RPC", self._name)
-                    continue
-                with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                    await self._arrived.send(SessionMessage(message))
+                for message in messages:
+                    if not self._has_id(message):
+                        continue
+                    whole = jsonrpc_message_adapter.validate_python(message, by_name=False)
+                    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                        await self._arrived.send(SessionMessage(whole))
         self._silent.set()
+
+    def _has_id(self, message: dict[str, Any]) -> bool:
+        """Returns False for an answer to nobody knows what.
+
+        An answer without an id gets that of the open request, if there is only one.
+        """
+        if "method" in message:
+            return True
+        if message["id"] is None and len(self._open) == 1:
+            (message["id"],) = self._open
+        self._open.discard(_counted(message["id"]))
+        return message["id"] is not None
 
     async def send(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stdin.run)
             message: SessionMessage
             async for message in self._sent:
+                if (asked := getattr(message.message, "id", None)) is not None:
+                    self._open.add(asked)
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 self._stdin.write(text.encode() + b"\n")
                 await self._stdin.drain_below(_HIGH_WATER)
@@ -162,6 +182,11 @@ class _Server:
     async def log(self) -> None:
         async for line in lines(self._stderr, _LOG_LINE, cut=True):
             logger.debug("the MCP server %s: %s", self._name, line.decode("utf-8", "replace"))
+
+
+def _counted(id: int | str | None) -> int | str | None:
+    """Returns an id as it was sent, also if it came back as a text."""
+    return int(id) if isinstance(id, str) and id.isdecimal() and len(id) < 19 else id
 
 
 async def lines(source: Reader, limit: int, *, cut: bool = False) -> AsyncIterator[bytes]:

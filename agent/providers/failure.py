@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
+from agent.loose import members, number, words
 from agent.model import ErrorKind, ModelError
-from agent.providers.overflow import is_overflow, window_in
+from agent.providers.overflow import is_overflow, may_be_overflow, window_in
 from agent.providers.server_words import words_of
 
 #: `answer`: an HTTP status or an error event; `unreachable`: no connection; `stall`: silence;
-#: `broken`: the connection ended before the answer did; `garbage`: an answer that can't be read
-Fault = Literal["answer", "unreachable", "stall", "broken", "garbage"]
+#: `broken`: the connection ended before the answer did; `given_up`: the server says that it broke
+#: its answer off; `garbage`: an answer that can't be read
+Fault = Literal["answer", "unreachable", "stall", "broken", "given_up", "garbage"]
 
 #: characters of a provider's words that are logged
 _KEPT = 2000
@@ -45,6 +47,8 @@ _NO_MODEL = re.compile(
     r"|not a valid model|no such model|LLM Provider NOT provided",
     re.IGNORECASE,
 )
+#: the statuses of refusals that may be about the input; None is that of an error in a stream
+_OF_INPUTS = frozenset([400, 422, None])
 _BUSY = frozenset([408, 425, 429])
 
 
@@ -75,6 +79,13 @@ class Failure(Exception):
     def window(self) -> int | None:
         """The model's window in tokens, if the provider named it in refusing the input; or None."""
         return window_in(self.text) if self.kind == "context" else None
+
+    @property
+    def may_be_context(self) -> bool:
+        """True if nothing in a refusal says that it is not about the length of the input."""
+        if self.fault != "answer" or self.kind != "other" or self.status not in _OF_INPUTS:
+            return False
+        return may_be_overflow(words_of(self.text, str))
 
     @property
     def no_credit(self) -> bool:
@@ -130,10 +141,32 @@ _STATUS_OF_TYPE = {
 }
 
 
+#: the members that are words of an error in an event that has no part of an answer
+_OF_ERRORS = ("message", "detail", "details", "msg", "error_msg", "error_message", "errors")
+
+
+def error_in(event: Mapping[str, Any]) -> Any:
+    """Returns the error that an event reports, in any form; None if it reports none.
+
+    Its own member is not needed: servers also send the body of an error alone.
+    """
+    if error := event.get("error"):
+        return event if error is True else error
+    if "error" in (event.get("object"), event.get("type")):
+        return event
+    if event.get("choices"):
+        return None
+    base = members(event.get("base_resp"))  # MiniMax
+    if number(base.get("status_code")):
+        return base
+    told = any(event.get(name) for name in _OF_ERRORS)
+    return event if told and not isinstance(event.get("message"), dict) else None
+
+
 def failure_in_stream(error: Any) -> Failure:
     """Returns the failure for the error in an event: an object of any form, or a text."""
     if not isinstance(error, Mapping):
-        return Failure("answer", str(error))
+        return Failure("answer", words(error) or "error")
     text = json.dumps(dict(error), ensure_ascii=False, default=str)
     for name in ("code", "status", "type"):
         found = error.get(name)
@@ -188,10 +221,12 @@ def model_error(
     `seconds`: the limit of a silence. `mask` removes secrets from what the server says.
     """
     sentence = _sentence(failure, place, seconds)
-    words = words_of(failure.text, mask) if failure.fault == "answer" else ""
-    if words:
-        sentence = f'{sentence.removesuffix(_SEE_LOG)} The server says: "{words}"'
-    return ModelError(sentence, failure.kind, failure.window, failure.retry_after)
+    told = words_of(failure.text, mask) if failure.fault in ("answer", "given_up") else ""
+    if told:
+        sentence = f'{sentence.removesuffix(_SEE_LOG)} The server says: "{told}"'
+    error = ModelError(sentence, failure.kind, failure.window, failure.retry_after)
+    error.may_be_context = failure.may_be_context
+    return error
 
 
 def retrying(failure: Failure, place: Place, seconds: float, wait: float) -> str:
@@ -207,6 +242,8 @@ def _sentence(failure: Failure, place: Place, seconds: float) -> str:
         return f"{at} has sent nothing for {seconds:g} seconds: send the prompt again."
     if failure.fault == "broken":
         return f"The connection to {at} broke off in the middle: send the prompt again."
+    if failure.fault == "given_up":
+        return f"{at} broke off its answer: send the prompt again."
     if failure.fault == "garbage":
         return f"What {at} answered can't be read: check that it speaks this model's protocol."
     if failure.fault == "unreachable":

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -45,6 +46,33 @@ class Access:
     def lacks_key(self) -> bool:
         """True if a key is missing; with the user's own base URL none may be needed."""
         return bool(self.key_variable) and self.key is None and self.base_url is None
+
+    @property
+    def strange(self) -> str | None:
+        """A sentence on a character that no key or base URL has, and no request could carry.
+
+        Such come from a word processor or a web page: a curly quote, a space of no width.
+        """
+        for name, value in ((self.key_variable, self.key), *self.parameters):
+            if found := next((c for c in value or "" if not "\x20" <= c <= "\x7e"), ""):
+                return _strange("key", name, found)
+        for found in self.base_url or "":  # a host may have a name in any language
+            if unicodedata.category(found) in _IN_NO_ADDRESS:
+                return _strange("base URL", self.base_url_variable, found)
+        return None
+
+
+#: control characters, those without a width, and quotation marks
+_IN_NO_ADDRESS = frozenset(["Cc", "Cf", "Pi", "Pf", "Zl", "Zp"])
+
+
+def _strange(what: str, name: str, found: str) -> str:
+    return f"The {what} in {name} has a strange character, {_described(found)}: set it again."
+
+
+def _described(character: str) -> str:
+    name = unicodedata.name(character, "").lower()
+    return f"U+{ord(character):04X}{', ' if name else ''}{name}"
 
 
 class FileUse(Enum):

@@ -183,6 +183,11 @@ def _levels(entry: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
+def speaks_openai(provider: str) -> bool:
+    """Returns True if LiteLLM hands on what a provider says in the form of chat completions."""
+    return provider in load().openai_compatible_providers
+
+
 def cost(model: str, provider: str, tokens: Tokens) -> float | None:
     """Returns the cost in USD by LiteLLM's map of prices; None if the model is not in it."""
     try:

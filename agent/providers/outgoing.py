@@ -2,7 +2,8 @@
 
 Invariants
 - What one provider signed, and what only some providers understand, goes to no other, because the
-  user may change the model in the middle of a conversation.
+  user may change the model in the middle of a conversation. A server that sent `reasoning_content`
+  gets it back: many refuse the next request of a turn without it.
 - The messages passed in are not changed.
 """
 
@@ -16,8 +17,10 @@ from typing import Any
 
 from agent.model import Message
 
-#: providers whose models need their earlier thoughts back while they use tools; some refuse a
-#: request without them
+#: what only its signer gets back
+_SIGNED = ("thinking_blocks", "reasoning_details")
+#: providers whose models need their earlier thoughts back while they use tools, also those of other
+#: models; some refuse a request without them. Any other server gets back what it sent itself
 _WANT_REASONING = frozenset(["deepseek", "moonshot", "zai"])
 #: providers for which LiteLLM replaces an answer's empty text by words of its own
 _FILL_SILENCE = frozenset(["anthropic", "vertex_ai"])
@@ -56,6 +59,12 @@ class Target:
         vendor = f"/{self.model.partition('/')[0]}" if self.provider == "openrouter" else ""
         return self.provider + vendor
 
+    @property
+    def sender(self) -> str:
+        """A name of the server, which tells it from others; it has no part of an address."""
+        whole = f"{self.provider} {self.base_url or ''}"
+        return hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:16]
+
 
 def outgoing(messages: Sequence[Message], target: Target) -> list[dict[str, Any]]:
     sent = [_outgoing(message, target) for message in messages]
@@ -68,9 +77,10 @@ def outgoing(messages: Sequence[Message], target: Target) -> list[dict[str, Any]
 def _outgoing(message: Message, target: Target) -> dict[str, Any]:
     sent: dict[str, Any] = {**message}
     signed = sent.pop("provider", None) or {}
+    sent_here = signed.get("reasoning_from") == target.sender
     if signed.get("by") == target.signs_as:
-        sent |= {name: value for name, value in signed.items() if name != "by"}
-    if target.provider not in _WANT_REASONING:
+        sent |= {name: signed[name] for name in _SIGNED if name in signed}
+    if not sent_here and target.provider not in _WANT_REASONING:
         sent.pop("reasoning_content", None)
     if target.provider in _FILL_SILENCE and "tool_calls" in sent and not sent["content"].strip():
         sent["content"] = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent.model import Completion, Part, Stop, ToolCall, Usage
+from agent.providers.failure import Failure
 
 
 @dataclass(slots=True)
@@ -48,6 +49,8 @@ class PartialCompletion:
     thinking_blocks: list[dict[str, Any]] = field(default_factory=list)
     #: signed thoughts of other models, in OpenRouter's form
     reasoning_details: list[dict[str, Any]] = field(default_factory=list)
+    #: the member in which the server sent its reasoning, in the form of chat completions
+    reasoning_in: str = ""
     _text: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
     _calls: list[_Call] = field(default_factory=list)
@@ -60,6 +63,10 @@ class PartialCompletion:
     @property
     def calls(self) -> int:
         return len(self._calls)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
 
     def add_text(self, text: str) -> Part:
         self._text.append(text)
@@ -74,39 +81,64 @@ class PartialCompletion:
         self._calls.append(_Call(id, name, [arguments]))
         return Part("tool_call", arguments, len(self._calls) - 1, name)
 
-    def add_arguments(self, index: int, arguments: str) -> Part:
-        """Adds a piece to the arguments of the call with this number."""
-        self._calls[index].arguments.append(arguments)
-        return Part("tool_call", arguments, index)
+    def add_arguments(self, index: int, arguments: str, *, id: str = "", name: str = "") -> Part:
+        """Adds a piece to the arguments of the call with this number.
+
+        `id` and `name` are the call's if it has none yet.
+        """
+        call = self._calls[index]
+        call.arguments.append(arguments)
+        call.id = call.id or id
+        late, call.name = "" if call.name else name, call.name or name
+        return Part("tool_call", arguments, index, late)
 
     def id_of(self, index: int) -> str:
         return self._calls[index].id
 
-    def completion(self, usage: Usage | None, by: str) -> Completion:
-        """Returns the finished completion. `by`: the signer, who alone can read its signatures."""
+    def name_of(self, index: int) -> str:
+        return self._calls[index].name
+
+    def arguments_of(self, index: int) -> str:
+        return "".join(self._calls[index].arguments)
+
+    def number_of(self, id: str) -> int | None:
+        """Returns the number of the call with this id; None if there is none."""
+        return next((at for at, call in enumerate(self._calls) if call.id == id), None)
+
+    def completion(self, usage: Usage | None, by: str, sender: str = "") -> Completion:
+        """Returns the finished completion.
+
+        `by`: the signer, who alone can read its signatures. `sender`: the server, which gets back
+        the reasoning that it sent as `reasoning_content`.
+        """
         signed: dict[str, Any] = {"by": by}
+        if sender and self.reasoning_in == "reasoning_content":
+            signed["reasoning_from"] = sender
         if self.thinking_blocks:
             signed["thinking_blocks"] = self.thinking_blocks
         if self.reasoning_details:
             signed["reasoning_details"] = self.reasoning_details
+        calls = self._tool_calls()
         return Completion(
-            text="".join(self._text),
+            text=self.text,
             reasoning="".join(self._reasoning),
-            tool_calls=self._tool_calls(),
+            tool_calls=calls,
             stop=self.stop,
             usage=usage,
             provider=signed if len(signed) > 1 else None,
-            announced=self.ended_for_call and not self._calls,
+            announced=self.ended_for_call and not calls,
         )
 
     def _tool_calls(self) -> tuple[ToolCall, ...]:
         """Returns the calls, each with an id of its own, since results are matched by it.
 
-        Not every server gives each call an id.
+        Not every server gives each call an id. A call without a name and arguments is none.
         """
         given: set[str] = set()
         calls = []
         for call in self._calls:
+            if not call.name and not any(call.arguments):
+                continue
             id = call.id if call.id and call.id not in given else f"call_{uuid.uuid4().hex}"
             given.add(id)
             calls.append(ToolCall(id, call.name, "".join(call.arguments) or "{}"))
@@ -117,6 +149,10 @@ class Form(Protocol):
     """A parser of the events of one provider's answer. No I/O."""
 
     partial: PartialCompletion
+    #: an error of the server's, once all that came before it is told
+    failure: Failure | None
+    #: True if something could not be read and was left out
+    odd: bool
     #: True once the answer is complete; its usage may still come
     whole: bool
     #: True once no further event comes
@@ -125,7 +161,7 @@ class Form(Protocol):
     def read(self, event: Any) -> list[Part]:
         """Returns the parts that an event adds to the completion.
 
-        Raises Failure for an error that the provider reports; any other exception means that the
-        event is malformed.
+        What can't be read in it is left out. Raises Failure for an error that the provider reports
+        and that nothing came with, and nothing else.
         """
         ...

@@ -49,6 +49,7 @@ from agent.providers import direct_stream, http_connection, library, library_str
 from agent.providers.abilities import Abilities, loaded
 from agent.providers.anthropic_form import AnthropicForm
 from agent.providers.chat_form import ChatForm
+from agent.providers.direct_stream import Unreadable
 from agent.providers.failure import Failure, Place, model_error, retrying
 from agent.providers.keys import Access
 from agent.providers.known_providers import PROVIDERS
@@ -151,7 +152,7 @@ class ProviderModel:
                     told = model_error(failure, call.place, self.silence, self._mask)
                     raise told from failure
             else:
-                return _completion(form.partial, call.target)
+                return _completion(form.partial, call)
             if monotonic() - began + wait > self._retry.quiet:
                 notice = retrying(failed, call.place, self.silence, wait)
                 await on_token(Part("notice", notice))
@@ -169,6 +170,8 @@ class ProviderModel:
         target, access = self._target()
         if access.lacks_key:
             raise missing_key(access)
+        if strange := access.strange:
+            raise ModelError(strange, "auth")
         request = self._request(target, messages, tools)
         if request is None:
             library.load_stream(target.provider)
@@ -242,34 +245,56 @@ def unknown_model(id: str) -> ModelError:
 
 
 async def _read(source: AsyncGenerator[list[Any]], form: Form, on_token: OnToken) -> None:
+    """Reads an answer to its end, and tells its parts. Raises Failure.
+
+    Of an answer with something that can't be read, the rest counts, and the user is told. But it is
+    a failure if it has calls, because what is missing may be a piece of them.
+    """
+    unreadable: list[Unreadable] = []
     try:
         async with contextlib.aclosing(source) as batches:
             async for batch in batches:
                 for event in batch:
-                    for part in _parts(form, event):
+                    if isinstance(event, Unreadable):
+                        unreadable.append(event)
+                        continue
+                    for part in form.read(event):
                         await on_token(part)
+                    if form.failure is not None:
+                        raise form.failure
                 if form.over:
-                    return
-    except Failure:
+                    break
+    except Failure as failure:
+        if unreadable and not form.partial.begun and failure.fault in ("broken", "garbage"):
+            raise _unread(unreadable) from failure
         if not form.whole:  # after the end of the answer a failure does no harm
             raise
+    if (unreadable or form.odd) and not form.partial.begun:
+        raise _unread(unreadable)
+    if unreadable and form.partial.calls:
+        raise Failure("garbage", "an event among calls is no JSON")
+    if unreadable:
+        await on_token(Part("notice", _LEFT_OUT))
 
 
-def _parts(form: Form, event: Any) -> list[Part]:
-    try:
-        return form.read(event)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise Failure("garbage", repr(event)) from error
+_LEFT_OUT = "A part of the model's answer could not be read and is left out."
 
 
-def _completion(answer: PartialCompletion, target: Target) -> Completion:
-    usage = None
+def _unread(unreadable: Sequence[Unreadable]) -> Failure:
+    said = next((event.said for event in unreadable if event.said), "")
+    return Failure("answer", said) if said else Failure("garbage", "nothing that can be read")
+
+
+def _completion(answer: PartialCompletion, call: _Call) -> Completion:
+    usage, target = None, call.target
     if (tokens := answer.tokens) is not None:
         cost = tokens.cost
         if cost is None:
             cost = library.cost(target.model, target.provider, tokens)
         usage = Usage(tokens.input, tokens.output, tokens.cached, cost)
-    return answer.completion(usage, target.signs_as)
+    # LiteLLM's own stream calls all reasoning `reasoning_content`, whoever sent it.
+    as_sent = call.request is not None or library.speaks_openai(target.provider)
+    return answer.completion(usage, target.signs_as, target.sender if as_sent else "")
 
 
 def _is_anthropic(call: _Call) -> bool:

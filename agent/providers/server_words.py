@@ -20,7 +20,10 @@ _DEPTH = 6
 _NAMES = re.compile(r"\A(?:[\w.]*(?:Error|Exception)\w*\s*(?::|-)\s*)+")
 #: matches an object of Python's in a library's words
 _OBJECT = re.compile(r"<[\w.]+(?: \S+)*? at 0x[0-9a-fA-F]+>")
-_MEMBERS = ("error", "message", "detail", "details", "msg", "error_msg", "errors", "title")
+_MEMBERS = (
+    *("error", "message", "detail", "details", "msg", "error_msg", "error_message", "errors"),
+    *("status_msg", "title"),
+)
 
 
 def words_of(body: str, mask: Callable[[str], str]) -> str:

@@ -12,7 +12,8 @@ Invariants
 - A model that goes round in circles is told so the first time; the second time the turn ends with
   `max_turn_requests`.
 - A request that does not fit the model's window is tried again only after room was made, and only
-  if nothing of the answer was told.
+  if nothing of the answer was told. Once in a turn, a refusal that does not say why is taken for
+  that.
 - Words that join the turn are put into the history just before a model call, so they follow the
   last result. While words wait the turn goes on, whatever the answer was, unless the model refused.
 """
@@ -49,6 +50,12 @@ StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "
 _NOT_RUN = {
     "max_tokens": "Not run: the answer was cut off at the model's limit.",
     "refusal": "Not run: the model refused to go on.",
+}
+#: what the user is told of an answer with neither text nor calls, by its stop reason
+_WORDLESS = {
+    "end_turn": "The model has ended its answer without a word and without a call.",
+    "max_tokens": "The model's answer was cut off at its limit before it had said a word.",
+    "refusal": "The model has refused to answer, without a word.",
 }
 
 
@@ -96,6 +103,10 @@ class Turn:
         ]
         #: True once something of the current answer was given to a callback
         self._told = False
+        #: True once the current answer has said a word
+        self._worded = False
+        #: True once room was made after a refusal that did not say why
+        self._in_doubt = False
 
     async def run(self, blocks: list[dict[str, Any]]) -> StopReason:
         """Runs the turn to its end. Raises ModelError, PromptCancelled.
@@ -167,7 +178,7 @@ class Turn:
         """
         await anyio.lowlevel.checkpoint()
         while True:
-            self._told = False
+            self._told = self._worded = False
             async with self._pause.call():
                 if (completion := await self._call(self._model(), last=last)) is not None:
                     return completion
@@ -186,22 +197,35 @@ class Turn:
         try:
             completion = await model.complete(messages, self._tools.specs, self._tell)
         except ModelError as error:
-            if not (error.kind == "context" and await self._made_room(model)):
+            if not await self._made_room(model, error):
                 raise
             return None
+        if self._in_doubt and self._compactor is not None:
+            self._compactor.room_helped(model)
         await self._account(model, info, completion)
         return completion
 
-    async def _made_room(self, model: Model) -> bool:
+    async def _made_room(self, model: Model, error: ModelError) -> bool:
+        """Makes room if an error says that the request is too long, or once if it may be.
+
+        Returns False if it is to be raised.
+        """
         if self._compactor is None or self._told:
             return False
-        return await self._compactor.shrink(model, self._tools.specs)
+        if error.kind == "context":
+            return await self._compactor.shrink(model, self._tools.specs)
+        if not error.may_be_context or self._in_doubt:
+            return False
+        self._in_doubt = True
+        return await self._compactor.shrink_in_doubt(model, self._tools.specs)
 
     async def _account(self, model: Model, info: ModelInfo, completion: Completion) -> None:
         if completion.provider is not None:
             await self._recorder.record({"t": "provider", "d": dict(completion.provider)})
         if completion.announced:
             await self._recorder.record({"t": "announced"})
+        if not (self._worded or completion.text.strip() or completion.tool_calls):
+            await self._recorder.notice(_WORDLESS[completion.stop])
         if (usage := completion.usage) is None:
             return
         record = {"t": "usage", "model": model.id, "input": usage.input, "output": usage.output}
@@ -218,6 +242,7 @@ class Turn:
             await self._recorder.notice(part.text)
             return
         self._told = True
+        self._worded = self._worded or (part.kind == "text" and bool(part.text.strip()))
         for callback in tuple(self._on_token):
             try:
                 await callback(part)

@@ -293,6 +293,7 @@ async def test_an_agent_that_says_it_has_resumed_and_then_refuses_without_a_word
     async with living(tmp_path, first=first()) as here:
         await here.turn(await here.agent())
         agent = await restarted(here)
+        agent.mute = True
         for answer, expected in zip(answers, doubted, strict=True):
             asked = here.prompt("next")
             turn = await agent.asked(SESSION_PROMPT)

@@ -93,6 +93,13 @@ class Status:
 
 
 @dataclass(frozen=True)
+class Body:
+    """Instead of an answer: the whole body, with status 200."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
 class End:
     """How the answer ends, in the words of the form: `finish_reason`, `stop_reason`."""
 
@@ -107,7 +114,7 @@ class Count:
     written: int = 0
 
 
-Step = Text | Think | Call | More | Event | Raw | Gate | Cut | Short | Status | End | Count
+Step = Text | Think | Call | More | Event | Raw | Body | Gate | Cut | Short | Status | End | Count
 
 
 class Writer(Protocol):

@@ -29,6 +29,7 @@ from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 
 from tests.support.model_more_replies import GeminiWriter, ResponsesWriter
 from tests.support.model_replies import (
+    Body,
     ChatWriter,
     Count,
     Cut,
@@ -170,6 +171,11 @@ class ModelServer:
             case [Status() as refusal]:
                 await connection.send(_refusal(refusal))
                 return
+            case [Body(data)]:
+                await connection.send(_STREAM)
+                await connection.send_chunk(data)
+                await connection.send(b"0\r\n\r\n")
+                return
         writer = _writer(request)
         writer.count = next((step for step in reply if isinstance(step, Count)), writer.count)
         await connection.send(_STREAM)
@@ -282,7 +288,7 @@ def _written(step: Step, writer: Writer) -> bytes:
             return data
         case Cut():
             raise _Gone
-        case Gate() | Short() | Status():
+        case Gate() | Short() | Status() | Body():
             raise AssertionError(f"{step} has no place here")
     return writer.write(step)
 

@@ -174,8 +174,11 @@ class Turn:
                     if failed := self._updates.fail(_call_of(question)):
                         self._transcript.show(failed)
             self._updates.break_off(key)
-        elif not self._updates.spoke and as_object(answer.result)["stopReason"] != "cancelled":
-            self._transcript.notice(agent_trouble.no_word(word))
+        elif not self._updates.spoke:
+            reason = as_object(answer.result)["stopReason"]
+            told = reason == "cancelled" or (reason == "refusal" and self._memory.resumed)
+            if not told:  # of a resume that seems to be a lie more is said
+                self._transcript.notice(agent_trouble.no_word(word))
         return answer
 
     def _late_start(self, key: int) -> Unsent | None:

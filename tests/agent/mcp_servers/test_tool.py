@@ -1,5 +1,6 @@
 """What a model sees of an MCP server's tools, and what becomes of their answers."""
 
+import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.content.images import is_image
 from agent.mcp_servers import results
 from agent.mcp_servers.names import LIMIT, identity, server_parts, tool_names
 from agent.mcp_servers.results import tool_result
@@ -216,3 +218,61 @@ def test_other_bytes_are_named() -> None:
 def test_content_of_an_unknown_kind_is_told() -> None:
     result = tool_result({"content": [{"type": "hologram"}]})
     assert result.text == "[content of a kind that is not known here]"
+
+
+# images that are labelled oddly
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(30)).decode()
+JPEG = base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(30)).decode()
+IN_ADDRESSES = base64.urlsafe_b64encode(b"\xff\xd8\xff\xe0" + b"\xfb\xef\xff" * 8).decode()
+
+LABELS = {
+    "PNG as JPEG": ("image/jpeg", PNG, "image/png"),
+    "JPEG as PNG": ("image/png", JPEG, "image/jpeg"),
+    "image/jpg": ("image/jpg", JPEG, "image/jpeg"),
+    "image/jpg of unknown bytes": ("image/jpg", "AAAA", "image/jpeg"),
+    "capitals": ("Image/PNG", PNG, "image/png"),
+    "parameters": ("image/png; charset=binary", PNG, "image/png"),
+    "parameters, of unknown bytes": ("IMAGE/PNG;x=1", "AAAA", "image/png"),
+    "lines": ("image/png", "\n".join([PNG[:20], PNG[20:], ""]), "image/png"),
+    "a `data:` address": ("image/png", f"data:image/png;base64,{PNG}", "image/png"),
+    "a `data:` address of another type": (
+        "image/jpeg",
+        f"DATA:image/gif;base64,{PNG}",
+        "image/png",
+    ),
+    "the alphabet for addresses": ("image/jpeg", IN_ADDRESSES, "image/jpeg"),
+    "no end": ("image/png", PNG.rstrip("="), "image/png"),
+    "the type of anything": ("application/octet-stream", PNG, "image/png"),
+    "no type": (None, PNG, "image/png"),
+    "an ending as type": ("png", PNG, "image/png"),
+}
+
+
+@pytest.mark.parametrize(("mime", "data", "meant"), LABELS.values(), ids=LABELS.keys())
+@pytest.mark.parametrize("kind", ["image", "resource"])
+def test_of_an_image_the_first_bytes_win_and_its_form_is_mended(
+    kind: str, mime: str | None, data: str, meant: str
+) -> None:
+    if kind == "resource" and mime is None:
+        block: dict[str, Any] = {"type": kind, "resource": {"uri": "memo://x", "blob": data}}
+    elif kind == "resource":
+        resource = {"uri": "memo://x", "blob": data, "mimeType": mime}
+        block = {"type": kind, "resource": resource}
+    else:
+        block = {"type": kind, "data": data, "mimeType": mime}
+    result = tool_result({"content": [block]})
+    (url,) = result.images
+    assert url.startswith(f"data:{meant};base64,")
+    assert is_image(url)
+    assert result.text == f"[image, {meant}]"
+    assert result.content is not None
+    shown = result.content[0]["content"]
+    assert (shown["type"], shown["mimeType"]) == ("image", meant)
+    assert base64.b64decode(shown["data"], validate=True)
+
+
+def test_what_is_no_base64_is_shown_to_nobody() -> None:
+    result = tool_result({"content": [{"type": "image", "data": "é!", "mimeType": "image/png"}]})
+    assert (result.images, result.content) == ((), None)
+    assert result.text == "[image, image/png: not readable here]"

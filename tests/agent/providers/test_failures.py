@@ -219,11 +219,6 @@ async def test_an_answer_that_ends_before_its_end_is_told(
     assert "broke off in the middle" in str(await fails(open_model(name)))
 
 
-async def test_what_is_no_stream_is_told_as_garbage(server: ModelServer, open_model: Open) -> None:
-    server.say(Status(200, {"choices": [{"message": {"content": "Hello"}}]}))
-    assert "can't be read" in str(await fails(open_model(OPENAI)))
-
-
 async def test_a_connection_that_breaks_after_the_end_does_no_harm(
     server: ModelServer, open_model: Open
 ) -> None:

@@ -1,12 +1,13 @@
 """A conversation that doesn't fit the window of a server on the user's own machine."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.conversation.compaction import Compactor
-from agent.model import Message, ModelInfo
+from agent.model import Message, ModelError, ModelInfo
 from agent.providers.all_models import AllModels
 from agent.providers.overflow import is_overflow, window_in
 from agent.providers.provider_model import ProviderModel
@@ -199,6 +200,23 @@ async def test_an_overflow_that_the_stream_tells_is_recognised_too(
     assert (error.kind, error.window) == ("context", window)
 
 
+#: what others say, in a message, and the window that it names
+WORDS: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parent / "window_refusals.json").read_text("utf-8")
+)
+
+
+@pytest.mark.parametrize("said", WORDS, ids=[said["who"] for said in WORDS])
+async def test_words_of_other_servers_are_recognised_and_only_a_window_is_learnt(
+    server: ModelServer, open_model: Open, said: dict[str, Any]
+) -> None:
+    server.say(Status(400, message(said["words"])))
+    model = open_model("openai/one-of-mine")
+    error = await fails(model)
+    assert (error.kind, error.window) == ("context", said["window"])
+    assert (await model.info()).window == said["window"]
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -207,6 +225,13 @@ async def test_an_overflow_that_the_stream_tells_is_recognised_too(
         "Unknown parameter: 'window'",
         "the model size is not supported",
         "rate limit of 40000 tokens per minute",
+        "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
+        "Unsupported value: 'temperature' does not support 0.2 with this model.",
+        "a maximum of 4 blocks with cache_control may be provided. Found 5.",
+        "image exceeds 5 MB maximum: 6000000 bytes > 5242880 bytes",
+        "array too long. Expected an array with maximum length 128, but got length 140 instead.",
+        "tool name is longer than the maximum 64 characters",
+        "Request timed out: prompt took longer than the limit of 60 seconds",
     ],
 )
 def test_another_refusal_is_no_overflow(words: str) -> None:
@@ -295,6 +320,54 @@ async def test_one_prompt_that_is_larger_than_the_window_is_told_with_the_server
     bench, _ = bench_at(server, open_model, tmp_path)
     with pytest.raises(Exception, match=r"exceeds the available context size \(4096 tokens\)"):
         await run(bench, "." * 40_000)
+
+
+UNKNOWN = "E4711: the request is beyond what can be read here"
+
+
+def tight_lipped(body: Json) -> list[Step]:
+    """Refuses what doesn't fit, in words that nobody knows."""
+    fits = _chars(body["messages"]) // 4 <= WINDOW
+    return [Text("Well.")] if fits else [Status(400, message(UNKNOWN))]
+
+
+async def test_a_refusal_that_does_not_say_why_is_tried_once_with_half_of_the_conversation(
+    server: ModelServer, open_model: Open, tmp_path: Path
+) -> None:
+    bench, told = bench_at(server, open_model, tmp_path)
+    server.answer = tight_lipped
+    for number in range(12):
+        assert await run(bench, f"<{number}>".ljust(2_500, ".")) == "end_turn"
+    assert bench.client.texts() == ["Well."] * 12
+    assert told[0] == "The conversation is long: its older part is being summarised."
+
+
+async def test_another_refusal_costs_nothing_of_the_conversation(
+    server: ModelServer, open_model: Open, tmp_path: Path
+) -> None:
+    bench, told = bench_at(server, open_model, tmp_path)
+    for number in range(4):
+        await run(bench, f"<{number}>".ljust(2_500, "."))
+    server.answer = lambda body: [Status(400, message("Unknown parameter: 'reasoning.effort'."))]
+    with pytest.raises(ModelError, match="Unknown parameter"):
+        await run(bench, "And now?")
+    assert told == []
+
+
+async def test_a_refusal_that_room_does_not_help_is_told_and_tried_no_fourth_time(
+    server: ModelServer, open_model: Open, tmp_path: Path
+) -> None:
+    bench, _ = bench_at(server, open_model, tmp_path)
+    for number in range(5):
+        await run(bench, f"<{number}>".ljust(2_500, "."))
+    server.answer = lambda body: [Status(400, message(UNKNOWN))]
+    for _ in range(4):
+        with pytest.raises(ModelError, match="E4711"):
+            await run(bench, "!" * 2_500)
+    asked = len(server.requests)
+    with pytest.raises(ModelError, match="E4711"):
+        await run(bench, "?" * 2_500)
+    assert len(server.requests) == asked + 1
 
 
 def _text(text: str) -> dict[str, Any]:

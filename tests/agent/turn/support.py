@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from agent.model import Completion, Message, ModelInfo, OnToken, Token, ToolSpec
+from agent.model import Completion, Message, ModelInfo, OnToken, Stop, Token, ToolSpec
 from tests.agent.support import NOTES, Bench, MemoryClient
 
 
@@ -12,9 +12,11 @@ class Saying:
 
     id = "saying"
 
-    def __init__(self, *tokens: Token, completion: Completion | None = None) -> None:
+    def __init__(
+        self, *tokens: Token, completion: Completion | None = None, stop: Stop = "end_turn"
+    ) -> None:
         self.tokens = tokens
-        self.completion = completion or Completion()
+        self.completion = completion or Completion(stop=stop)
         self.given: list[list[Message]] = []
         self.takes_images = False
         #: what the calls do instead, one after the other

@@ -59,6 +59,24 @@ async def test_a_notice_is_shown_and_is_no_part_of_the_answer(tmp_path: Path) ->
     assert "Wait" not in str(bench.reloaded().history.replay())
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (Saying(), "The model has ended its answer without a word and without a call."),
+        (Saying(Part("reasoning", "Hm")), "The model has ended its answer without a word"),
+        (Saying(" ", stop="max_tokens"), "was cut off at its limit before it had said a word."),
+        (Saying(stop="refusal"), "The model has refused to answer, without a word."),
+    ],
+)
+async def test_an_answer_with_neither_text_nor_calls_says_so(
+    tmp_path: Path, said: Saying, told: str
+) -> None:
+    bench = Bench(tmp_path, said)
+    await run(bench, "x")
+    assert told in bench.client.texts()[-1]
+    assert told not in str(bench.reloaded().history.replay())
+
+
 async def test_pieces_of_a_tool_call_are_told_and_neither_shown_nor_kept_as_text(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,98 @@
+"""Reads the JSON of other people's servers by what it means, whatever form it has.
+
+Invariants
+- Nothing here raises for any JSON value, and a text that is in a value is found.
+- No text that comes from here has half of a surrogate pair: it can be sent and written anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic_core import from_json
+
+#: the members that hold a text where a text was expected, and an object came
+_TEXTS = ("text", "content", "value", "thinking", "reasoning", "summary", "parts")
+#: levels of nesting in which texts are looked for
+_DEPTH = 6
+
+
+def read_json(data: bytes | str) -> Any:
+    """Returns the value of a JSON text. Raises ValueError if it is none.
+
+    A byte order mark before it is left out. A byte that is not UTF-8, and half of a surrogate pair,
+    become U+FFFD.
+    """
+    try:
+        return from_json(data)
+    except ValueError:
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    try:
+        value = json.loads(text.lstrip("\ufeff"), strict=False)
+        return json.loads(_paired(json.dumps(value, ensure_ascii=False)))
+    except RecursionError as error:
+        raise ValueError("the JSON is nested too deeply") from error
+
+
+def _paired(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def members(value: Any) -> Mapping[str, Any]:
+    """Returns an object as it is; of anything else, an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a list, or the one that stands in the place of a list."""
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, dict):
+            yield each
+
+
+def words(value: Any, depth: int = _DEPTH) -> str:
+    """Returns the text of a value: a string, a number, or what a list or an object holds."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and depth:
+        return "".join(words(each, depth - 1) for each in value)
+    if isinstance(value, dict) and depth:
+        return next(filter(None, (words(value.get(name), depth - 1) for name in _TEXTS)), "")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return ""
+    return arguments(value)
+
+
+def arguments(value: Any) -> str:
+    """Returns the arguments of a call, or a piece of them, as the text of their JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return "" if value is None else json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):  # a number with thousands of digits
+        return ""
+
+
+def whole_json(text: str) -> bool:
+    """Returns True if a text is a JSON object, whole."""
+    try:
+        return text.rstrip().endswith("}") and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def number(value: Any) -> int | None:
+    """Returns a whole number, also one that is written as a text; None for anything else."""
+    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 20:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return int(value)
+
+
+def count(value: Any) -> int:
+    """Returns a count of something; 0 if it can't be read."""
+    return max(0, number(value) or 0)
