@@ -20,7 +20,7 @@ from tests.support.recording import Message
 GARBAGE = (
     b"{not json}\n",
     b"[]\n",
-    b'[{"jsonrpc":"2.0","id":"batch","method":"session/list"}]\n',
+    b'[{"jsonrpc":"2.0","id":null,"method":"session/list"}]\n',
     b"\xff\xfe\n",
     b"42\n",
     b'{"jsonrpc":"2.0","id":"neither"}\n',
