@@ -6,7 +6,7 @@ The journal has all sessions, live or not; `live` has those that this bridge run
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from pathlib import PurePath
 from uuid import uuid4
@@ -405,12 +405,15 @@ class Sessions:
         Raises RpcError, also if the agent surely lacks the session.
         """
         # One that has an id of ours is open under that one, or was deleted (invariant P12). That is
-        # looked up twice: before the agent has started, its own name for itself may be unknown.
-        ours, listing = self._listing.is_ours, self._listing
+        # looked up twice: before the agent has started, its own name for itself may be unknown. A
+        # list that can't be used says so the second time, if the agent can load at all.
+        known, listing = False, self._listing
+        with suppress(RpcError):
+            known = await listing.is_ours(session_id)
         if (
-            await ours(session_id)
+            known
             or not await listing.agent_may_have(session_id, workspace.cwd)
-            or await ours(session_id)
+            or await listing.is_ours(session_id)
         ):
             raise errors.unknown_session()
         link = await self._pool.take()

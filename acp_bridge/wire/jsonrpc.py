@@ -367,8 +367,10 @@ def _too_long(head: bytes, end: bytes, limit: int) -> Malformed:
 
 
 def _is_batch(values: list[Any]) -> bool:
-    """Return True for objects alone: messages that came together."""
-    return bool(values) and all(type(each) is dict for each in values)
+    """Return True for answers and notifications that came together; requests never do (ACP)."""
+    return bool(values) and all(
+        type(each) is dict and not ("method" in each and "id" in each) for each in values
+    )
 
 
 def _checked(value: Any) -> Message | Malformed:

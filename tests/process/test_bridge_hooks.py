@@ -67,6 +67,7 @@ async def test_feedback_of_a_hook_is_answered_inside_the_prompt_and_replayed_as_
     async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         replayed = shown(client)
+        assert replayed[0].pop("messageId")
         words = {"sessionUpdate": "user_message_chunk"}
         assert replayed[0] == {**words, "content": {"type": "text", "text": "say one"}}
         assert replayed[1:] == before

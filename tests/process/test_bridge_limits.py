@@ -172,7 +172,8 @@ async def test_a_history_larger_than_what_may_wait_loads_in_bounded_memory(world
         assert memory(client) - before < 40_000_000
         client.pipe.resume_reading()
         assert "result" in await client.answer_to(loading, within=20)
-        assert [text.split()[0] for text in client.texts(session)] == [str(n) for n in range(600)]
+        said = [text.split()[0] for text in client.texts(session) if text[:1].isdigit()]
+        assert said == [str(n) for n in range(600)]
 
 
 @pytest.mark.hazard("P6", "Q10")

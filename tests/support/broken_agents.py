@@ -444,7 +444,11 @@ _ROWS: Final[dict[str, tuple[object, tuple[str, ...]]]] = {
     ),
     "the message of its error is a number": (
         _py(_LOOP, "    answer(message, error={'code': -32603, 'message': 5})"),
-        ("agent answered initialize with an error: The answer was malformed", _TOO_OLD),
+        (
+            "agent answered initialize with an error: the agent's answer can't be read: its error"
+            " says nothing",
+            _TOO_OLD,
+        ),
     ),
     "it refuses a session with a text": (
         _refuses({"code": 1, "message": "No", "data": "no quota"}),
