@@ -44,10 +44,6 @@ from acp_bridge.updates.open_cards import (
 )
 from acp_bridge.updates.own_command import OwnCommand
 
-#: kinds of updates that say how a session stands, and nothing of a turn.
-_OF_SESSION = frozenset(
-    {protocol.MODE_UPDATE, protocol.OPTIONS_UPDATE, protocol.USAGE_UPDATE, protocol.INFO_UPDATE}
-)
 #: the most ended calls whose descriptions are kept.
 _MOST_ENDED = 100
 
@@ -196,7 +192,7 @@ class Updates:
             return None
         if kind == protocol.COMMANDS_UPDATE:
             return self.command.added(update)
-        self.spoke |= phase is Phase.LIVE and kind not in _OF_SESSION
+        self.spoke |= phase is Phase.LIVE and kind not in protocol.STATE
         return update
 
     def _said(self, update: Json) -> Json | None:
