@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
+
+from tests.agent.mcp_servers.support import Loopback
 
 INFO = {"name": "raw", "version": "1"}
 RESULTS: dict[str, Any] = {
@@ -30,7 +32,7 @@ class Asked:
     session: str | None
 
 
-class RawHttp:
+class RawHttp(Loopback):
     """`async with`. `answer` returns the bytes of the whole HTTP answer.
 
     `sse`: the transport of old, in which the body of an answer with status 200 goes to the stream
@@ -43,24 +45,9 @@ class RawHttp:
         self._events: SocketStream | None = None
         self._answer = answer
 
-    async def __aenter__(self) -> RawHttp:
-        self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._tasks.start_soon(self._listener.serve, self._serve)
-        return self
-
-    async def __aexit__(self, *exc: Any) -> bool | None:
-        self._tasks.cancel_scope.cancel()
-        try:
-            return await self._tasks.__aexit__(*exc)
-        finally:
-            await self._listener.aclose()
-
     def spec(self, name: str) -> dict[str, Any]:
-        port = self._listener.extra(SocketAttribute.local_port)
         kind = "sse" if self._sse else "http"
-        return {"type": kind, "name": name, "url": f"http://127.0.0.1:{port}/mcp", "headers": []}
+        return {"type": kind, "name": name, "url": self.address, "headers": []}
 
     async def _serve(self, stream: SocketStream) -> None:
         buffered = BufferedByteReceiveStream(stream)

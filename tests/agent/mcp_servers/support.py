@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
@@ -120,14 +120,10 @@ async def starting(
                 await ended.wait()
 
 
-class HttpServer:
-    """Streamable HTTP as no SDK serves it, on a loopback port, in this process.
+class Loopback:
+    """`async with`: serves on a loopback port, in this process."""
 
-    What it does is in the address: `status` for every answer; it `dies` in a call, or is `deaf` to
-    it and to what follows.
-    """
-
-    async def __aenter__(self) -> HttpServer:
+    async def __aenter__(self) -> Self:
         self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
@@ -141,13 +137,28 @@ class HttpServer:
         finally:
             await self._listener.aclose()
 
+    @property
+    def address(self) -> str:
+        """Where it serves MCP."""
+        return f"http://127.0.0.1:{self._listener.extra(SocketAttribute.local_port)}/mcp"
+
+    async def _serve(self, stream: SocketStream) -> None:
+        raise NotImplementedError
+
+
+class HttpServer(Loopback):
+    """Streamable HTTP as no SDK serves it.
+
+    What it does is in the address: `status` for every answer; it `dies` in a call, or is `deaf` to
+    it and to what follows.
+    """
+
     def spec(self, kind: str, name: str, **behaviour: Any) -> dict[str, Any]:
-        port = self._listener.extra(SocketAttribute.local_port)
         query = "&".join(f"{key}={value}" for key, value in behaviour.items())
         return {
             "type": kind,
             "name": name,
-            "url": f"http://127.0.0.1:{port}/mcp?{query}",
+            "url": f"{self.address}?{query}",
             "headers": [],
         }
 
