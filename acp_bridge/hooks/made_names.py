@@ -12,24 +12,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-#: words behind which a program's name stands.
-_BEFORE_PROGRAMS: Final = frozenset(
-    {"!", "{", "}", "if", "then", "elif", "else", "do", "while", "until", "coproc"}
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+#: words behind which the name of a program or a script stands.
+_BEFORE_PROGRAMS: Final = (
+    _SHELLS
+    | {"!", "{", "}", "if", "then", "elif", "else", "do", "while", "until", "coproc"}
     | {"time", "exec", "command", "env", "nohup", "nice", "sudo", "timeout", "xargs"}
-    | {
-        ".",
-        "source",
-        "sh",
-        "bash",
-        "dash",
-        "zsh",
-        "ksh",
-        "python",
-        "python3",
-        "node",
-        "perl",
-        "ruby",
-    }
+    | {".", "source", "python", "python3", "node", "perl", "ruby"}
 )
 #: what may stand between those and the program.
 _OF_WRAPPERS: Final = re.compile(r"-(?!\w*[ce]$).*|\d+[smhd]?", re.DOTALL)
@@ -41,7 +30,6 @@ _NAMED: Final = re.compile(r"(?<![\w$])(?<!\$\{)\w+")
 _VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\}|([@*])|([?$!#-]))")
 _BRACES: Final = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _ADDRESS: Final = re.compile(r"[A-Za-z][\w+.-]*://")
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 
 
 def made_name(

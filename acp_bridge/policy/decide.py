@@ -119,18 +119,18 @@ class _Judged:
         self._globs: dict[str, list[str] | None] = {}
         self._named: dict[Tool, list[str]] = {}
         self._steps: list[Step] = []
-        self._redirects = list(lines.redirects)
+        self._redirects: list[Redirect] = []
         #: why the lines can't be allowed; empty: each is understood.
         self._unclear = self._followed()
         #: the lines, and the commands that loops make with their values.
         self._said = [lines, *self._made()]
         words = [*lines.words, *self._words_of_steps()]
         words = [each for each in words if not each.hidden or self._is_there(each)]
+        redirects = lines.redirects
         if not self._unclear:  # where those behind a `cd` are, the steps know
             words = [each for each in words if not each.moved or _is_absolute(each.text)]
-            moved = [each for each in self._redirects if each.moved]
-            self._redirects = [each for each in self._redirects if each not in moved]
-            self._redirects += [each for each in moved if _is_absolute(each.path)]
+            redirects = [each for each in redirects if not each.moved or _is_absolute(each.path)]
+        self._redirects = list(dict.fromkeys([*redirects, *self._redirects]))
         self._words = list(dict.fromkeys(words))
         found = [each for command in lines.commands for each in patterns(command)]
         found = [*(each for each in found if re.search(r"[*?\[{\\]", each)), *call.globs]
