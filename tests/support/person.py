@@ -36,10 +36,10 @@ class Person:
         self.type(key)
         await self.sees("Enter answers: ")
         with anyio.fail_after(_SECONDS):
-            while "Enter answers: " in self.screen:
+            while True:
                 self.type("\r")
                 with anyio.move_on_after(0.2):
-                    await self._terminal.hides("Enter answers: ")
+                    return await self._terminal.hides("Enter answers: ")
 
     async def sees(self, text: str) -> None:
         await self._terminal.shows(text, _SECONDS)

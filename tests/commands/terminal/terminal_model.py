@@ -25,6 +25,8 @@ class TerminalModel(io.StringIO):
         self._row = self._column = 0
         self._wraps = True
         self.bells = 0
+        #: the cursor is hidden: what is on the screen is half of a drawing.
+        self._drawing = False
         self._news = anyio.Event()
 
     # -- what tests look at
@@ -45,9 +47,9 @@ class TerminalModel(io.StringIO):
         return "\n".join([*self.history, self.screen])
 
     async def until(self, look: Callable[[], object], within: float = 5) -> None:
-        """Wait until what is on the screen makes `look` true."""
+        """Wait until a whole drawing is on the screen that makes `look` true."""
         with anyio.fail_after(within):
-            while not look():
+            while self._drawing or not look():
                 await self._news.wait()
 
     async def shows(self, text: str, within: float = 5) -> None:
@@ -119,6 +121,8 @@ class TerminalModel(io.StringIO):
                 self._row_now()[self._column :] = []
             case "h" | "l" if arguments == "?7":
                 self._wraps = final == "h"
+            case "h" | "l" if arguments == "?25":
+                self._drawing = final == "l"
             case _:
                 assert final in "mhl", f"an unknown sequence: {arguments}{final}"
 

@@ -24,6 +24,11 @@ class BufferedOutput(Vt100_Output):
         if not self.buffering:
             super().flush()
 
+    def show_cursor(self) -> None:
+        """Show the cursor, unless `buffering` is set: it would be seen to jump in half a drawing."""
+        if not self.buffering:
+            super().show_cursor()
+
     def erase_down(self) -> None:
         """Erase from the cursor, which must be at the beginning of a row, to the end of the screen.
 

@@ -155,6 +155,7 @@ class Screen:
         """
         if text := self._finished():
             self._output.buffering = True
+            self._output.hide_cursor()
             self._app.reflow()
             self._app.renderer.erase(leave_alternate_screen=False)
             self._output.write_raw(text)
@@ -179,6 +180,7 @@ class Screen:
 
     def _release(self) -> None:
         self._output.buffering = False
+        self._output.show_cursor()
         self._output.flush()
 
     def _lines(self, blocks: list[Block]) -> list[str]:
