@@ -25,7 +25,7 @@ class BufferedOutput(Vt100_Output):
             super().flush()
 
     def show_cursor(self) -> None:
-        """Show the cursor, unless `buffering` is set: it would be seen to jump in half a drawing."""
+        """Show the cursor, unless `buffering` is set: in half a drawing it would jump."""
         if not self.buffering:
             super().show_cursor()
 
