@@ -62,7 +62,7 @@ floods: $(VENV)/.ready ## flood a server on the loopback: its memory, and how lo
 	@$(PY) -m tests.attacks $(ARGS)
 
 states: $(VENV)/.ready ## write the table of the states into docs/architecture.md
-	@$(PY) -m tests.machine.table
+	@$(PY) -m tests.core.machine.table
 
 man: $(VENV)/.ready ## write the man page from the help
 	@$(PY) -m tests.packaging.man_page

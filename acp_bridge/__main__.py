@@ -7,7 +7,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clone may be run by any Python
     sys.exit(2)
 
 import acp_bridge
-from acp_bridge.runtime import signals
+from acp_bridge.core.runtime import signals
 
 #: how many allocations come before a run of the garbage collector, which finds little: messages are
 #: freed by reference counts, and what is imported stays.
@@ -36,11 +36,11 @@ def main() -> int:
         if not command:
             gc.disable()  # until all is imported that serves (`stdio.settled`)
         # Every command can speak to a bridge; what is forked here is private, too (invariant P17).
-        from acp_bridge.agents import guard
+        from acp_bridge.core.agents import guard
 
         guard.keep_private()
         guard.take_keys()
-        from acp_bridge.cli import run
+        from acp_bridge.terminal.cli import run
 
         return run(sys.argv[1:])
     finally:

@@ -81,7 +81,7 @@ def main() -> int:
         return 2
     end_on_signals()
     model, home = arguments(sys.argv[1:])
-    from acp_bridge.agents.guard import keep_private, take_keys
+    from acp_bridge.core.agents.guard import keep_private, take_keys
 
     keep_private()
     take_keys()
@@ -117,8 +117,8 @@ def run(model: str | None, home: str | None, *, light: bool = False) -> int:
     `light`: another process replaces this one before a prompt comes, so that this one loads no
     model library and starts no MCP server.
     """
-    from acp_bridge.agents.orphans import ORPHANS
-    from acp_bridge.wire.lossy import text_stream
+    from acp_bridge.core.agents.orphans import ORPHANS
+    from acp_bridge.core.wire.lossy import text_stream
 
     ORPHANS.adopt()  # the children of a guard that a tool has killed
     # Lossy: a client that doesn't read stderr can't block us; prints go there too.
@@ -126,7 +126,7 @@ def run(model: str | None, home: str | None, *, light: bool = False) -> int:
         sys.stdout = sys.stderr = text_stream(2)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        from acp_bridge.wire.stdio import claim_stdio
+        from acp_bridge.core.wire.stdio import claim_stdio
 
         prepared = prepare(model, home)
         prepared.secrets.guard_logs()

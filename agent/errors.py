@@ -39,7 +39,7 @@ from collections.abc import Callable
 from acp import RequestError
 from pydantic import ValidationError
 
-from acp_bridge.protocol import ErrorCode
+from acp_bridge.core.protocol import ErrorCode
 from agent.model import ModelError
 
 logger = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ import socket
 import sys
 from typing import Final, NoReturn
 
-from acp_bridge.agents import guard
+from acp_bridge.core.agents import guard
 from agent import __main__ as agent_process
 
 LIGHT: Final = b"light"
@@ -92,7 +92,7 @@ def end_with(bridge: socket.socket) -> None:
 
 def load_agent(model: str | None, home: str | None) -> list[str]:
     """Imports an agent's modules; returns the offered models if the default one needs LiteLLM."""
-    from acp_bridge.wire.lossy import text_stream
+    from acp_bridge.core.wire.lossy import text_stream
 
     sys.stdout = sys.stderr = text_stream(2)  # before libraries keep references to them
     import anyio._backends._asyncio

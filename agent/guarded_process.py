@@ -1,13 +1,13 @@
 """A process behind a guard of the bridge's, which kills its whole tree.
 
-`acp_bridge.agents.guard` does the work, as for whole agents: it adopts every descendant, so that
+`acp_bridge.core.agents.guard` does the work, as for whole agents: it adopts every descendant, so that
 none escapes by a session or a process group of its own, and it kills the tree also when this
 process dies.
 
 Invariants
 - When `kill` returns, the process and all its descendants are dead, unless the system does not let
   one die within the given time. That holds also if the process kills its guard, if this process was
-  made to adopt what is left then (`acp_bridge.agents.orphans`).
+  made to adopt what is left then (`acp_bridge.core.agents.orphans`).
 - The guard is waited for, so that no zombie is left.
 """
 
@@ -26,9 +26,9 @@ from typing import Self
 import anyio
 from anyio import to_thread
 
-from acp_bridge.agents import guard
-from acp_bridge.agents.birth import GuardReports
-from acp_bridge.agents.orphans import ORPHANS
+from acp_bridge.core.agents import guard
+from acp_bridge.core.agents.birth import GuardReports
+from acp_bridge.core.agents.orphans import ORPHANS
 
 #: seconds for the guard to execute the command
 _START = 10

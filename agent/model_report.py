@@ -23,7 +23,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from acp_bridge.agents import guard
+from acp_bridge.core.agents import guard
 from agent.model import Message, Model, ModelError, Token
 from agent.providers.all_models import AllModels
 from agent.providers.aws import CREDENTIALS

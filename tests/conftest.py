@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from acp_bridge.runtime.own_commands import OWN_COMMANDS
+from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, StartAgent, fixture_command
 from tests.support.gates import Gates

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge import cli
-from acp_bridge.agents.known_agents import KnownAgent, known_agents
-from acp_bridge.cli import openhands
-from acp_bridge.cli.exits import Exit
-from acp_bridge.cli.serving_parser import DEFAULTS, FILE_LEVEL, SLEEP, STDERR_LEVEL
-from acp_bridge.commands.setup import command as setup
-from acp_bridge.protocol import LiveState
+from acp_bridge.core.agents.known_agents import KnownAgent, known_agents
+from acp_bridge.core.protocol import LiveState
+from acp_bridge.terminal import cli
+from acp_bridge.terminal.cli import openhands
+from acp_bridge.terminal.cli.exits import Exit
+from acp_bridge.terminal.cli.serving_parser import DEFAULTS, FILE_LEVEL, SLEEP, STDERR_LEVEL
+from acp_bridge.terminal.setup import command as setup
 from agent.providers.known_providers import PROVIDERS, Provider
-from tests.machine import table
+from tests.core.machine import table
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [

@@ -60,54 +60,66 @@ SESSION_FLOORS = (
 
 #: Bytes, events and effects: no await, no clock, no process, no file.
 SANS_IO = (
-    "agents.spending",
-    "bridge.attendance",
+    "features.spending.spent",
+    "core.bridge.attendance",
     "machine",
-    "machine.effects",
-    "machine.events",
-    "machine.journal_word",
-    "machine.processes",
-    "machine.prompt_queue",
-    "machine.states",
-    "machine.turns",
-    "journal.merge",
-    "journal.place",
-    *("notify.config", "notify.news"),
-    *("updates.messages", "updates.odd_answers", "updates.odd_updates"),
-    "remote.door",
-    "hooks.config",
-    "hooks.definitions",
-    "hooks.made_names",
-    "hooks.verdict",
-    "policy.calls",
-    "policy.config",
-    "policy.definitions",
-    "policy.globs",
-    "policy.harmless",
-    "policy.known_commands",
-    "policy.posix",
-    "policy.programs",
-    "policy.shell",
-    "policy.words",
-    "policy.wrappers",
-    "updates.agent_trouble",
-    "updates.budget",
-    "updates.children",
-    "updates.folded",
-    "updates.late_replay",
-    "keys.forms",
-    "updates.notices",
-    "updates.remote_notices",
-    "updates.repository",
-    "updates.rule_notices",
-    "updates.open_cards",
+    "core.machine.effects",
+    "core.machine.events",
+    "core.machine.journal_word",
+    "core.machine.processes",
+    "core.machine.prompt_queue",
+    "core.machine.states",
+    "core.machine.turns",
+    "core.journal.merge",
+    "core.journal.place",
+    *("features.notify.config", "features.notify.news"),
+    *("core.updates.messages", "core.updates.odd_answers", "core.updates.odd_updates"),
+    "remote.serve.door",
+    "features.hooks.config",
+    "features.hooks.definitions",
+    "features.hooks.made_names",
+    "features.hooks.verdict",
+    "features.rules.calls",
+    "features.rules.config",
+    "features.rules.definitions",
+    "features.rules.globs",
+    "features.rules.harmless",
+    "features.rules.known_commands",
+    "features.rules.posix",
+    "features.rules.programs",
+    "features.rules.shell",
+    "features.rules.words",
+    "features.rules.wrappers",
+    "core.updates.agent_trouble",
+    "features.spending.notices",
+    "core.updates.children",
+    "core.updates.folded",
+    "core.updates.late_replay",
+    "core.keys.forms",
+    "core.updates.notices",
+    "sharing.notices",
+    "features.repository.notices",
+    "features.rules.notices",
+    "core.updates.open_cards",
     "protocol",
-    "commands.setup.jsonc",
-    *("connect.dialects", "connect.dialogs", "connect.kept", "connect.machine", "connect.rules"),
-    *("connect.router", "connect.folders", "connect.sessions", "connect.shown", "connect.way_out"),
+    "terminal.setup.jsonc",
+    *(
+        "remote.connect.dialects",
+        "remote.connect.dialogs",
+        "remote.connect.kept",
+        "remote.connect.machine",
+        "remote.connect.rules",
+    ),
+    *(
+        "remote.connect.router",
+        "remote.connect.folders",
+        "remote.connect.sessions",
+        "remote.connect.shown",
+        "remote.connect.way_out",
+    ),
     "trace.events",
     "trace.exchanges",
-    "updates.updates",
+    "core.updates.updates",
     "versions.activity",
     "versions.agent_end",
     "versions.agent_handshake",
@@ -126,33 +138,33 @@ SANS_IO = (
     "versions.terminals_to_v1",
     "versions.update_to_v1",
     "versions.v2",
-    "updates.wording",
-    "commands.terminal.chat.bottom",
-    "commands.terminal.chat.local_commands",
-    "commands.terminal.chat.own_prompts",
-    "commands.terminal.chat.questions",
-    "commands.terminal.chat.queue_shown",
-    "commands.terminal.view.look",
-    "commands.terminal.view.markdown",
-    "commands.terminal.view.transcript",
+    "core.updates.wording",
+    "terminal.chat.bottom",
+    "terminal.chat.local_commands",
+    "terminal.chat.own_prompts",
+    "terminal.chat.questions",
+    "terminal.chat.queue_shown",
+    "terminal.view.look",
+    "terminal.view.markdown",
+    "terminal.view.transcript",
     "remote.page.codes",
     "remote.page.parts",
     "remote.page.shown",
     "remote.page.taps",
-    "updates.tool_calls",
-    "view.block_text",
-    "view.blocks",
-    "view.command_ends",
-    "view.diff",
-    "view.from_updates",
-    "view.html",
-    "view.markup",
-    "view.paragraphs",
-    "view.pieces",
-    "view.queue_rows",
-    "view.settings_shown",
-    "view.standing",
-    "wire.jsonrpc",
+    "core.updates.tool_calls",
+    "terminal.view.block_text",
+    "terminal.view.blocks",
+    "terminal.view.command_ends",
+    "terminal.view.diff",
+    "terminal.view.from_updates",
+    "terminal.view.html",
+    "terminal.view.markup",
+    "terminal.view.paragraphs",
+    "terminal.view.pieces",
+    "terminal.view.queue_rows",
+    "terminal.view.settings_shown",
+    "terminal.view.standing",
+    "core.wire.jsonrpc",
 )
 IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess", "os", "pathlib"}
 
@@ -162,36 +174,39 @@ HEAVY = {
     *("agent", "openai", "shtab", "websockets"),
 }
 #: What people run in a terminal: serving knows nothing of it.
-COMMANDS = "acp_bridge.commands"
+COMMANDS = "acp_bridge.terminal.commands"
 #: What few bridges need, each when it does.
 ON_USE = (
     "acp_bridge.trace",
     "acp_bridge.remote",
-    "acp_bridge.connect",
-    "acp_bridge.journal.search",
-    "acp_bridge.notify",
+    "acp_bridge.remote.connect",
+    "acp_bridge.core.journal.search",
+    "acp_bridge.features.notify",
 )
 
 FILE_LINES, FUNCTION_LINES = 600, 40
 #: What may be longer, how long, and why it is one thought. An entry that is not needed any more
 #: fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "acp_bridge/machine/turns.py": (
+    "acp_bridge/core/machine/turns.py": (
         694,
         "what becomes of a prompt, from its reading to its answer, whatever ends its turn",
     ),
-    "acp_bridge/session/prompts/prompts.py": (
+    "acp_bridge/core/session/prompts/prompts.py": (
         668,
         "the prompts that have no outcome yet: who has sent each, and what the journal has of it",
     ),
-    "acp_bridge/updates/notices.py": (
+    "acp_bridge/core/updates/notices.py": (
         620,
         "all that the bridge says in a session, as it is worded",
     ),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
-    "acp_bridge/session/effects.py:perform": (80, "one match, from each effect to who knows how"),
-    "acp_bridge/session/session.py:__init__": (177, "what each part is given, by name"),
+    "acp_bridge/core/session/effects.py:perform": (
+        80,
+        "one match, from each effect to who knows how",
+    ),
+    "acp_bridge/core/session/session.py:__init__": (177, "what each part is given, by name"),
 }
 
 
@@ -264,18 +279,22 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
 
 def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the_guard() -> None:
     parts = ("guard", "birth", "orphans")  # its streams and reports; what it leaves
-    guard = tuple(f"acp_bridge.agents.{part}." for part in parts)
+    guard = tuple(f"acp_bridge.core.agents.{part}." for part in parts)
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):
             if name.partition(".")[0] == "acp_bridge":
-                shared = ("acp_bridge.wire.", "acp_bridge.protocol.", "acp_bridge.__version__")
-                words = "acp_bridge.policy.known_commands."  # a table
+                shared = (
+                    "acp_bridge.core.wire.",
+                    "acp_bridge.core.protocol.",
+                    "acp_bridge.__version__",
+                )
+                words = "acp_bridge.features.rules.known_commands."  # a table
                 is_guard = f"{name}.".startswith(guard)
                 assert name.startswith((*shared, words)) or is_guard, f"{module} imports {name}"
 
 
 def test_the_guard_which_both_sides_start_imports_nothing_of_either() -> None:
-    names = imports(tree(ROOT / "acp_bridge/agents/guard.py"), lazy=True)
+    names = imports(tree(ROOT / "acp_bridge/core/agents/guard.py"), lazy=True)
     assert not {name.partition(".")[0] for name in names} & {"acp_bridge", "agent"}
 
 
@@ -342,15 +361,15 @@ def test_what_serves_clients_from_elsewhere_is_imported_by_commands_alone() -> N
 
 
 def session_floor(module: str) -> int:
-    room = module.removeprefix("acp_bridge.session.").partition(".")[0]
+    room = module.removeprefix("acp_bridge.core.session.").partition(".")[0]
     found = (number for number, rooms in enumerate(SESSION_FLOORS) if room in rooms)
     return next(found, len(SESSION_FLOORS))
 
 
 def test_imports_inside_a_session_go_down_its_floors() -> None:
-    known = modules("acp_bridge/session")
+    known = modules("acp_bridge/core/session")
     for module, path in known.items():
-        for below in ours(imports(tree(path), lazy=True), known) - {"acp_bridge.session"}:
+        for below in ours(imports(tree(path), lazy=True), known) - {"acp_bridge.core.session"}:
             assert session_floor(module) <= session_floor(below), f"{module} imports {below}"
 
 
@@ -375,7 +394,7 @@ def test_what_is_sans_io_neither_awaits_nor_knows_a_clock_or_a_process(name: str
 
 def test_no_module_on_the_serve_path_names_a_heavy_one() -> None:
     known = modules("acp_bridge")
-    todo, path = ["acp_bridge.__main__", "acp_bridge.bridge.serving"], set[str]()
+    todo, path = ["acp_bridge.__main__", "acp_bridge.serving"], set[str]()
     while todo:
         module = todo.pop()
         if module in path:
@@ -389,7 +408,7 @@ def test_no_module_on_the_serve_path_names_a_heavy_one() -> None:
 
 @pytest.mark.process
 def test_the_serve_path_loads_nothing_heavy() -> None:
-    code = "import sys, acp_bridge.__main__, acp_bridge.bridge.serving; print(*sys.modules)"
+    code = "import sys, acp_bridge.__main__, acp_bridge.serving; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -399,7 +418,7 @@ def test_the_serve_path_loads_nothing_heavy() -> None:
         check=True,
     )
     loaded = run.stdout.split()
-    assert "acp_bridge.agents.link" in loaded
+    assert "acp_bridge.core.agents.link" in loaded
     assert not {name.partition(".")[0] for name in loaded} & HEAVY
     assert not {name for name in loaded if name.startswith((COMMANDS, *ON_USE))}
 

@@ -5,22 +5,22 @@ import pytest
 from tests.mutants import EXPLAINED, ROOT, TARGETS, Mutant, explanations, mutant
 
 DIFF = """\
-# acp_bridge.machine.turns.xǁTurnMachineǁstep__mutmut_3: survived
---- acp_bridge/machine/turns.py
-+++ acp_bridge/machine/turns.py
+# acp_bridge.core.machine.turns.xǁTurnMachineǁstep__mutmut_3: survived
+--- acp_bridge/core/machine/turns.py
++++ acp_bridge/core/machine/turns.py
 @@ -6,7 +6,7 @@
      def step(self):
 -        tries = 3
 +        tries = 4
          return tries
 """
-STEP = Mutant("acp_bridge.machine.turns.TurnMachine.step", ("- tries = 3", "+ tries = 4"))
+STEP = Mutant("acp_bridge.core.machine.turns.TurnMachine.step", ("- tries = 3", "+ tries = 4"))
 
 
 def test_a_mutant_is_known_by_its_function_and_its_changed_lines() -> None:
-    assert mutant("acp_bridge.machine.turns.xǁTurnMachineǁstep__mutmut_3", DIFF) == STEP
-    assert mutant("acp_bridge.machine.turns.x__private__mutmut_12", "").function == (
-        "acp_bridge.machine.turns._private"
+    assert mutant("acp_bridge.core.machine.turns.xǁTurnMachineǁstep__mutmut_3", DIFF) == STEP
+    assert mutant("acp_bridge.core.machine.turns.x__private__mutmut_12", "").function == (
+        "acp_bridge.core.machine.turns._private"
     )
 
 

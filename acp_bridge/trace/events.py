@@ -18,15 +18,14 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from acp_bridge.protocol import (
+from acp_bridge.core.protocol import (
     AUTHENTICATE,
     CANCEL_REQUEST,
     CREATE_TERMINAL,
     SESSION_UPDATE,
     Json,
 )
-from acp_bridge.versions.v2 import AUTH_LOGIN
-from acp_bridge.wire.jsonrpc import (
+from acp_bridge.core.wire.jsonrpc import (
     DEFAULT_LIMIT,
     Malformed,
     Message,
@@ -35,6 +34,7 @@ from acp_bridge.wire.jsonrpc import (
     is_id,
     read_object,
 )
+from acp_bridge.versions.v2 import AUTH_LOGIN
 
 #: the component that a bridge is.
 BRIDGE: Final = "Proxy(0)"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-from acp_bridge.protocol import CANCEL_REQUEST, SESSION_CANCEL, Json, as_object
-from acp_bridge.wire.jsonrpc import dumps, read_object
+from acp_bridge.core.protocol import CANCEL_REQUEST, SESSION_CANCEL, Json, as_object
+from acp_bridge.core.wire.jsonrpc import dumps, read_object
 
 #: the latest time that an event may have, in seconds since the beginning: a thousand years.
 _LATEST: Final = 3e10

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.runtime.log import event, opened_to_append
+from acp_bridge.core.runtime.log import event, opened_to_append
 
 #: bytes above which the next file begins; the former one becomes `FILE.1`.
 MOST: Final = 64 * 1024 * 1024

@@ -16,7 +16,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge.protocol import (
+from acp_bridge.core.protocol import (
     AUTHENTICATE,
     CANCEL_REQUEST,
     SESSION_CANCEL,
@@ -24,9 +24,7 @@ from acp_bridge.protocol import (
     Json,
     as_object,
 )
-from acp_bridge.trace.exchanges import Act, Exchange, Step
-from acp_bridge.versions.v2 import AUTH_LOGIN
-from acp_bridge.wire.jsonrpc import (
+from acp_bridge.core.wire.jsonrpc import (
     UNSET,
     Answer,
     Err,
@@ -36,8 +34,10 @@ from acp_bridge.wire.jsonrpc import (
     RpcError,
     read_answer,
 )
-from acp_bridge.wire.peer import Call, Peer
-from acp_bridge.wire.streams import Incoming, Outgoing
+from acp_bridge.core.wire.peer import Call, Peer
+from acp_bridge.core.wire.streams import Incoming, Outgoing
+from acp_bridge.trace.exchanges import Act, Exchange, Step
+from acp_bridge.versions.v2 import AUTH_LOGIN
 
 #: members that hold an id which the client, or the agent, may have given another name.
 _NAMES: Final = frozenset({"sessionId", "terminalId"})

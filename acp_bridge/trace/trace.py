@@ -15,10 +15,10 @@ from functools import partial
 
 import anyio
 
+from acp_bridge.core.wire.jsonrpc import Heard, Malformed, Message
+from acp_bridge.core.wire.streams import Incoming, Outgoing, Streams
 from acp_bridge.trace.events import Direction, both_ways
 from acp_bridge.trace.file import TraceFile
-from acp_bridge.wire.jsonrpc import Heard, Malformed, Message
-from acp_bridge.wire.streams import Incoming, Outgoing, Streams
 
 
 class Trace:

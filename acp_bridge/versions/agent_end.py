@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from acp_bridge import errors, protocol
-from acp_bridge.protocol import (
+from acp_bridge.core import errors, protocol
+from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
     SAID,
     SPARES,
@@ -31,6 +31,8 @@ from acp_bridge.protocol import (
     without_own_meta,
     without_state,
 )
+from acp_bridge.core.wire import jsonrpc
+from acp_bridge.core.wire.jsonrpc import Malformed, Message, Ok, RequestId, RpcError
 from acp_bridge.versions import v2
 from acp_bridge.versions.activity import Activity, Piece
 from acp_bridge.versions.agent_handshake import (
@@ -44,8 +46,6 @@ from acp_bridge.versions.children_to_v1 import child_stands, without_links
 from acp_bridge.versions.options_to_v1 import commands_to_v1, setting_to_v2
 from acp_bridge.versions.question_to_v1 import elicitation_to_v1, permission_to_v1
 from acp_bridge.versions.update_to_v1 import Shown
-from acp_bridge.wire import jsonrpc
-from acp_bridge.wire.jsonrpc import Malformed, Message, Ok, RequestId, RpcError
 
 _FROM_START: Final = {v2.REPLAY_FROM: {"type": "start"}}
 #: by each type of background work, the method that ends a piece of it and the member with its id.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge import __version__, errors
-from acp_bridge.protocol import (
+from acp_bridge import __version__
+from acp_bridge.core import errors
+from acp_bridge.core.protocol import (
     CAN_CANCEL_ITEM,
     LOGOUT,
     VERSION,

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from acp_bridge import errors
-from acp_bridge.protocol import ErrorCode, Json, as_object
+from acp_bridge.core import errors
+from acp_bridge.core.protocol import ErrorCode, Json, as_object
+from acp_bridge.core.wire.jsonrpc import Answer, Err, Message, Ok, RequestId, RpcError, read_answer
 from acp_bridge.versions import v2
-from acp_bridge.wire.jsonrpc import Answer, Err, Message, Ok, RequestId, RpcError, read_answer
 
 _CANCELLED: Final = "cancelled"
 _REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", _CANCELLED)

@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge import protocol
-from acp_bridge.protocol import SAID, SAID_UPDATE, STATE, Json, as_object, objects, with_own_meta
+from acp_bridge.core import protocol
+from acp_bridge.core.protocol import (
+    SAID,
+    SAID_UPDATE,
+    STATE,
+    Json,
+    as_object,
+    objects,
+    with_own_meta,
+)
 from acp_bridge.versions import v2
 
 #: kinds that tell a piece of something larger: version 1 is shown the whole from time to time.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge.protocol import ITEM_IDS, TOOL_CALL, TOOL_CALL_UPDATE, Json, objects
+from acp_bridge.core.protocol import ITEM_IDS, TOOL_CALL, TOOL_CALL_UPDATE, Json, objects
 
 _CALL: Final = ITEM_IDS[TOOL_CALL]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from acp_bridge.protocol import Json, is_link, objects
+from acp_bridge.core.protocol import Json, is_link, objects
 
 #: the types that version 1 has. Another one would end the connection of a strict client.
 _TYPES: Final = ("text", "image", "audio", "resource_link", "resource")

@@ -12,7 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acp_bridge.protocol import TOOL_CALL, TOOL_CALL_UPDATE, Json, as_object, has, is_link, objects
+from acp_bridge.core.protocol import (
+    TOOL_CALL,
+    TOOL_CALL_UPDATE,
+    Json,
+    as_object,
+    has,
+    is_link,
+    objects,
+)
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import block_to_v1, text_content
 from acp_bridge.versions.diff_to_v1 import diff_to_v1, is_understood, paths_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge.protocol import SUBAGENT_UPDATE, Json, is_link, objects
+from acp_bridge.core.protocol import SUBAGENT_UPDATE, Json, is_link, objects
 
 #: members of a state that version 1 has not.
 _NOT_TOLD: Final = ("sessionUpdate", "background")

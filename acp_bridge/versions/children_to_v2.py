@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Final
 
-from acp_bridge import protocol
-from acp_bridge.protocol import Json, as_object, meta_of, only_stands, without_state
+from acp_bridge.core import protocol
+from acp_bridge.core.protocol import Json, as_object, meta_of, only_stands, without_state
 from acp_bridge.versions import v2
 
 _AT_WORK: Final = (v2.RUNNING, v2.REQUIRES_ACTION)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
-from acp_bridge import errors, protocol
-from acp_bridge.protocol import (
+from acp_bridge.core import errors, protocol
+from acp_bridge.core.protocol import (
     Json,
     LiveState,
     as_object,
@@ -28,13 +28,13 @@ from acp_bridge.protocol import (
     own_meta,
     without_said,
 )
+from acp_bridge.core.wire import jsonrpc
+from acp_bridge.core.wire.jsonrpc import UNSET, Err, Message, Ok, RequestId, RpcError, read_answer
 from acp_bridge.versions import greeting_to_v2, requests_to_v1, v2
 from acp_bridge.versions.background_to_v2 import Background
 from acp_bridge.versions.children_to_v2 import Children, is_told_anew
 from acp_bridge.versions.settings_to_v2 import Settings, servers
 from acp_bridge.versions.update_to_v2 import ToV2, tool_call
-from acp_bridge.wire import jsonrpc
-from acp_bridge.wire.jsonrpc import UNSET, Err, Message, Ok, RequestId, RpcError, read_answer
 
 #: methods that a client of version 2 has no more.
 _GONE: Final = frozenset(

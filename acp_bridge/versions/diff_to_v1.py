@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.core.protocol import Json, as_object, objects
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import fenced, text_content
 

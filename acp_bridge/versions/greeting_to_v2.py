@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge import __version__, protocol
-from acp_bridge.protocol import Json, as_object, has, objects, own_meta, renamed, with_own_meta
+from acp_bridge import __version__
+from acp_bridge.core import protocol
+from acp_bridge.core.protocol import Json, as_object, has, objects, own_meta, renamed, with_own_meta
 from acp_bridge.versions import v2
 
 #: the bridge's own notifications and members that the translator needs, as abilities.

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
-from acp_bridge import protocol
-from acp_bridge.protocol import Json
+from acp_bridge.core import protocol
+from acp_bridge.core.protocol import Json
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import block_to_v1, blocks_to_v1
 

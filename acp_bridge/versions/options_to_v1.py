@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acp_bridge.protocol import Json, as_object, objects, renamed
+from acp_bridge.core.protocol import Json, as_object, objects, renamed
 from acp_bridge.versions import v2
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 
-from acp_bridge.protocol import Json, as_object
+from acp_bridge.core.protocol import Json, as_object
 from acp_bridge.versions import v2
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge import errors
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.core import errors
+from acp_bridge.core.protocol import Json, as_object, objects
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import text_content
 from acp_bridge.versions.cards_to_v1 import Cards

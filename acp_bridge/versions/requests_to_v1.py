@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from acp_bridge import errors, protocol
-from acp_bridge.protocol import Json, own_meta, with_own_meta
+from acp_bridge.core import errors, protocol
+from acp_bridge.core.protocol import Json, own_meta, with_own_meta
 from acp_bridge.versions import v2
 from acp_bridge.versions.settings_to_v2 import servers
 

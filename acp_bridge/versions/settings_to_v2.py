@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge.protocol import (
+from acp_bridge.core.protocol import (
     SET_CONFIG_OPTION,
     SET_MODE,
     SET_MODEL,

@@ -8,7 +8,7 @@ from binascii import Error as NotBase64
 from dataclasses import dataclass
 from typing import Any, Final
 
-from acp_bridge.protocol import Json, as_object, has
+from acp_bridge.core.protocol import Json, as_object, has
 from acp_bridge.versions.blocks_to_v1 import fenced
 
 #: bytes of a terminal's output that are kept and shown, from its end.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from acp_bridge import protocol
-from acp_bridge.protocol import (
+from acp_bridge.core import protocol
+from acp_bridge.core.protocol import (
     COMMANDS_UPDATE,
     MODE_UPDATE,
     OPTIONS_UPDATE,

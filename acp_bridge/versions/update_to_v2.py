@@ -11,8 +11,8 @@ from difflib import unified_diff
 from itertools import count
 from typing import Final
 
-from acp_bridge import protocol
-from acp_bridge.protocol import Json, as_object, follows_apart, meta_of, objects, own_meta
+from acp_bridge.core import protocol
+from acp_bridge.core.protocol import Json, as_object, follows_apart, meta_of, objects, own_meta
 from acp_bridge.versions import v2
 from acp_bridge.versions.settings_to_v2 import Settings, commands
 

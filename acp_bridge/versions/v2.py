@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge import protocol
+from acp_bridge.core import protocol
 
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 2

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from acp_bridge.protocol import NOTICE, RAN, is_terminal
+from acp_bridge.core.protocol import NOTICE, RAN, is_terminal
 from agent.client import Marked, Update
 from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Note, Outcome, Prompt
 from agent.model import SpokenKind

@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from acp_bridge.protocol import ErrorCode
-from acp_bridge.wire.long_line import read_ends
+from acp_bridge.core.protocol import ErrorCode
+from acp_bridge.core.wire.long_line import read_ends
 from agent.loose import arguments, members, number, read_json, words
 
 Message = dict[str, Any]

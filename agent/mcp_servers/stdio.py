@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from acp_bridge.agents.birth import standard_streams
-from acp_bridge.wire.stdio import Reader, Writer
+from acp_bridge.core.agents.birth import standard_streams
+from acp_bridge.core.wire.stdio import Reader, Writer
 from agent.guarded_process import GuardedProcess
 from agent.mcp_servers.messages import read_messages
 from agent.mcp_servers.problems import Problem

@@ -54,13 +54,13 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported and handles them
     given = _arguments(sys.argv[1:])
-    from acp_bridge.agents.guard import keep_private, take_keys
+    from acp_bridge.core.agents.guard import keep_private, take_keys
 
     keep_private()
     take_keys()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        from acp_bridge.wire.stdio import claim_stdio
+        from acp_bridge.core.wire.stdio import claim_stdio
         from agent.openhands.settings import read_server_settings
         from agent.secrets import Secrets
 

@@ -28,7 +28,7 @@ from acp.schema import (
 )
 from pydantic import BaseModel
 
-from acp_bridge.protocol import AGENT_MESSAGE, text_chunk
+from acp_bridge.core.protocol import AGENT_MESSAGE, text_chunk
 from agent.errors import invalid_params, unknown_session
 from agent.openhands import launch, patience
 from agent.openhands.conversation import Conversation

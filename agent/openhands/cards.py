@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from acp_bridge.protocol import TOOL_CALL, TOOL_CALL_UPDATE
+from acp_bridge.core.protocol import TOOL_CALL, TOOL_CALL_UPDATE
 from agent.client import Update
 from agent.content.fences import fenced
 from agent.openhands.events import Action, InnerCall, Json, Part, Result

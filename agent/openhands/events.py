@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-from acp_bridge.protocol import as_object
+from acp_bridge.core.protocol import as_object
 
 Json: TypeAlias = dict[str, Any]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from acp_bridge.protocol import USAGE_UPDATE, USER_MESSAGE
+from acp_bridge.core.protocol import USAGE_UPDATE, USER_MESSAGE
 from agent.client import Update
 from agent.openhands.cards import Cards, image_blocks
 from agent.openhands.events import (

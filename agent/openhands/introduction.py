@@ -18,7 +18,7 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
-from acp_bridge.protocol import VERSION
+from acp_bridge.core.protocol import VERSION
 from agent.key_help import key_help
 from agent.openhands.settings import KEY_VARIABLE
 from agent.serve.extension import ABILITIES

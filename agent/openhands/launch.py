@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from acp_bridge.protocol import as_object
+from acp_bridge.core.protocol import as_object
 from agent.errors import invalid_params, unknown_session
 from agent.openhands.confirmation import MODES
 from agent.openhands.events import Json

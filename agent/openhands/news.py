@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acp_bridge.protocol import INFO_UPDATE
+from acp_bridge.core.protocol import INFO_UPDATE
 from agent.openhands.events import Json
 from agent.openhands.problems import ServerProblem
 from agent.openhands.server import Server

@@ -10,7 +10,7 @@ from acp.schema import (
     SessionModeState,
 )
 
-from acp_bridge.protocol import MODE_UPDATE, OPTIONS_UPDATE
+from acp_bridge.core.protocol import MODE_UPDATE, OPTIONS_UPDATE
 from agent.client import Update
 from agent.errors import invalid_params
 from agent.openhands.confirmation import MODES, mode_of

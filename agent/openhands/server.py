@@ -16,7 +16,7 @@ from urllib.parse import quote
 import anyio
 import httpx
 
-from acp_bridge.protocol import as_object
+from acp_bridge.core.protocol import as_object
 from agent.openhands.events import Json
 from agent.openhands.problems import Kind, ServerProblem, one_line
 from agent.openhands.settings import KEY_VARIABLE

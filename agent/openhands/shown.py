@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from acp_bridge.protocol import AGENT_MESSAGE, NOTICE, TRANSCRIPT, text_chunk
+from acp_bridge.core.protocol import AGENT_MESSAGE, NOTICE, TRANSCRIPT, text_chunk
 from agent.client import Client, Marked, Update
 from agent.openhands.turn_words import LEFT_OUT
 

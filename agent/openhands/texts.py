@@ -11,7 +11,7 @@ Invariants
 
 from __future__ import annotations
 
-from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, text_chunk
+from acp_bridge.core.protocol import AGENT_MESSAGE, AGENT_THOUGHT, text_chunk
 from agent.client import Update
 
 

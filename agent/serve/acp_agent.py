@@ -34,7 +34,7 @@ from acp.schema import (
 )
 from pydantic import BaseModel
 
-from acp_bridge.protocol import NO_DEMO, STEERING, TOKENS, can_own, with_own_meta
+from acp_bridge.core.protocol import NO_DEMO, STEERING, TOKENS, can_own, with_own_meta
 from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session

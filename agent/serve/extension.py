@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from acp_bridge.protocol import ASK, CAN_ASK, CAN_PAUSE, GO, PAUSE
+from acp_bridge.core.protocol import ASK, CAN_ASK, CAN_PAUSE, GO, PAUSE
 from agent.errors import invalid_params, request_cancelled, unknown_method
 from agent.serve.sdk_transport import CANCELLED, REQUEST_ID
 

@@ -21,7 +21,7 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
-from acp_bridge.protocol import BUILTIN_INFO, CAN_STEER, VERSION
+from acp_bridge.core.protocol import BUILTIN_INFO, CAN_STEER, VERSION
 from agent.key_help import key_help
 from agent.serve.extension import ABILITIES
 

@@ -31,7 +31,7 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from acp_bridge.protocol import (
+from acp_bridge.core.protocol import (
     ASK,
     CANCEL_REQUEST,
     GO,
@@ -41,8 +41,8 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     ErrorCode,
 )
-from acp_bridge.wire import jsonrpc
-from acp_bridge.wire.jsonrpc import (
+from acp_bridge.core.wire import jsonrpc
+from acp_bridge.core.wire.jsonrpc import (
     Decoder,
     Err,
     Malformed,
@@ -52,7 +52,7 @@ from acp_bridge.wire.jsonrpc import (
     RpcError,
     encode,
 )
-from acp_bridge.wire.stdio import Reader, Writer
+from acp_bridge.core.wire.stdio import Reader, Writer
 
 logger = logging.getLogger(__name__)
 

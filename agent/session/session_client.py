@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 from acp import RequestError
 
-from acp_bridge.protocol import ErrorCode, with_own_meta
+from acp_bridge.core.protocol import ErrorCode, with_own_meta
 from agent.client import ClientError, Marked, NotOffered, Update
 
 #: sends a request and returns its result; may raise anything

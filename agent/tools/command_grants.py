@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from acp_bridge.policy.known_commands import (
+from acp_bridge.features.rules.known_commands import (
     ANY_NAME,
     KNOWN_COMMANDS,
     OPERANDS,

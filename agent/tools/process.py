@@ -17,7 +17,7 @@ from pathlib import Path
 
 import anyio
 
-from acp_bridge.wire.stdio import Reader
+from acp_bridge.core.wire.stdio import Reader
 from agent.guarded_process import GuardedProcess
 from agent.secrets import Secrets
 from agent.tools import Show, ToolError

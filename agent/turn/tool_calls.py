@@ -29,7 +29,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 
-from acp_bridge.protocol import BUILTIN_AGENT, ONLY_PERSON
+from acp_bridge.core.protocol import BUILTIN_AGENT, ONLY_PERSON
 from agent.client import Update
 from agent.content.fences import split_closing_fence
 from agent.content.images import is_image

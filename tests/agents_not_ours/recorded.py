@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from acp_bridge.protocol import as_object
+from acp_bridge.core.protocol import as_object
 from tests.agents_not_ours import trials
 from tests.agents_not_ours.agents import AGENTS, NODE_MODULES, AgentNotOurs
 from tests.agents_not_ours.trials import PATIENCE, Stand

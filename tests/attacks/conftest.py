@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from tests.attacks.field import ATTACKER, Field
-from tests.process.tiny_agent import tiny_agent
 from tests.support.rights import for_commoner
 from tests.support.waiting import until
+from tests.whole.tiny_agent import tiny_agent
 
 _ROOT = Path(__file__).parents[2]
 

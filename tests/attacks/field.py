@@ -15,7 +15,7 @@ from pathlib import Path
 
 import anyio
 
-from acp_bridge.listening.run_files import LiveBridge, live_bridges
+from acp_bridge.sharing.listening.run_files import LiveBridge, live_bridges
 from tests.built_in.support import KEY, OPENAI, Provider
 from tests.support.client import RecordingClient
 from tests.support.rights import for_commoner, without_rights

@@ -24,7 +24,7 @@ from typing import Any, Final
 from websockets.sync.client import ClientConnection, connect
 
 from tests.benchmarks.client_rows import FLOOR
-from tests.remote.certificate import certificate
+from tests.remote.serve.certificate import certificate
 
 KINDS: Final = (
     *("requests", "pings", "long-pings", "empty-fragments", "small-fragments", "binary", "half"),

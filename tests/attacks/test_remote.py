@@ -16,11 +16,11 @@ import pytest
 
 from tests.attacks.field import SECONDS, Field
 from tests.attacks.test_other_users import stranger
-from tests.process.bridge_support import ROOT
-from tests.process.test_serve import start
 from tests.support.client import RecordingClient
 from tests.support.rights import without_rights
 from tests.support.waiting import until
+from tests.whole.bridge_support import ROOT
+from tests.whole.test_serve import start
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

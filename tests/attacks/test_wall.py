@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from tests.attacks.field import ATTACKER, Field, told_by
-from tests.process.tiny_agent import tiny_agent
 from tests.support.processes import descendants, gone
 from tests.support.rights import for_commoner, without_any_right
+from tests.whole.tiny_agent import tiny_agent
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

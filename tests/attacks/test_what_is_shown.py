@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from tests.attacks.field import SECONDS, Field
-from tests.process.tiny_agent import tiny_agent
 from tests.support.client import RecordingClient
 from tests.support.client_side import NoAnswer
 from tests.support.person import person
 from tests.support.recording import Message
 from tests.support.rights import without_rights
+from tests.whole.tiny_agent import tiny_agent
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from acp_bridge.listening.run_files import LiveBridge, live_bridges
+from acp_bridge.sharing.listening.run_files import LiveBridge, live_bridges
 from tests.benchmarks.client import Client, bridge, cpu_seconds, now, peak_mb
 from tests.benchmarks.figures import Figures, ms
 from tests.benchmarks.journals import filled

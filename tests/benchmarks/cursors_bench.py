@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from acp_bridge.journal import Journal, SessionJournal
-from acp_bridge.journal.place import From, Place
-from acp_bridge.protocol import Json
-from acp_bridge.session.transcript.places import Places
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.core.journal import Journal, SessionJournal
+from acp_bridge.core.journal.place import From, Place
+from acp_bridge.core.protocol import Json
+from acp_bridge.core.session.transcript.places import Places
+from acp_bridge.core.wire.jsonrpc import encode
 from tests.benchmarks.versions_bench import CALL, CHUNK, best
 
 MESSAGES, WORDS = 10_000, 200

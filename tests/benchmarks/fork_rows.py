@@ -21,7 +21,7 @@ _FURTHER, _STREAMING = 4, 20
 _BRIDGES = {True: 3, False: 1}
 #: a bridge in which no system can fork
 _WITHOUT = (
-    "import sys; from acp_bridge.agents import parent; parent.can_fork = lambda: False;"
+    "import sys; from acp_bridge.core.agents import parent; parent.can_fork = lambda: False;"
     " from acp_bridge import __main__; sys.exit(__main__.main())"
 )
 

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge.cli.naming import agent_name
-from acp_bridge.journal import Journal, SessionJournal
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.core.journal import Journal, SessionJournal
+from acp_bridge.core.wire.jsonrpc import encode
+from acp_bridge.terminal.cli.naming import agent_name
 
 #: a word that is said in few sessions.
 RARE = "zebra"

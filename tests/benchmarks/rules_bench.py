@@ -12,8 +12,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from acp_bridge.policy.places import PROJECT_FILE
-from acp_bridge.policy.session_rules import SessionRules
+from acp_bridge.features.rules.places import PROJECT_FILE
+from acp_bridge.features.rules.session_rules import SessionRules
 
 ROUNDS = 300
 

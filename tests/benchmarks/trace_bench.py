@@ -11,9 +11,9 @@ from pathlib import Path
 
 import anyio
 
+from acp_bridge.core.wire.jsonrpc import encode, loads, notification
 from acp_bridge.trace.file import TraceFile
 from acp_bridge.trace.trace import Trace
-from acp_bridge.wire.jsonrpc import encode, loads, notification
 from tests.benchmarks.versions_bench import CALL, CHUNK, Nowhere, best
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from acp_bridge.clients.second_version import TranslatedOutgoing
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
+from acp_bridge.core.wire.jsonrpc import encode, notification
 from acp_bridge.versions.agent_end import AgentEnd
-from acp_bridge.wire.jsonrpc import encode, notification
+from acp_bridge.versions.second_version import TranslatedOutgoing
 
 ROUNDS, EACH = 50, 500
 CHUNK: Json = {

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 from anyio.abc import SocketStream
 
-from tests.agents.guard_support import parent_of
+from tests.core.agents.guard_support import parent_of
 from tests.support.client import RecordingClient
 from tests.support.model_replies import Json, Status, Step
 from tests.support.model_server import ModelRequest, ModelServer

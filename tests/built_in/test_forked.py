@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from tests.agents.guard_support import parent_of
 from tests.built_in.support import FORK_PARENT, START, Stack, agent_pids
+from tests.core.agents.guard_support import parent_of
 from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, children, command_line, gone
 

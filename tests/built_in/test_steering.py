@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.protocol import STEERING
+from acp_bridge.core.protocol import STEERING
 from tests.agent.support import Fifo
 from tests.built_in.support import (
     ANTHROPIC,

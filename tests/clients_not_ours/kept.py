@@ -18,8 +18,8 @@ import anyio.lowlevel
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from acp_bridge.commands.terminal import live
-from acp_bridge.listening.run_files import LiveBridge, live_bridges
+from acp_bridge.sharing.listening.run_files import LiveBridge, live_bridges
+from acp_bridge.terminal.shared import live
 from tests.clients_not_ours.conftest import HERE
 from tests.support.fixture_agents import fixture_command
 from tests.support.gates import Gates

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.journal import PromptState
-from acp_bridge.journal.reading import waiting_prompts
-from acp_bridge.protocol import own_meta
+from acp_bridge.core.journal import PromptState
+from acp_bridge.core.journal.reading import waiting_prompts
+from acp_bridge.core.protocol import own_meta
 from tests.clients_not_ours.conftest import Tape
 from tests.clients_not_ours.kept import LAST, RUNNING, WAITING, Kept, check_text, run
 from tests.clients_not_ours.test_acpx import Acpx

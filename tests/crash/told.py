@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from acp_bridge.updates.notices import INTERRUPTED
-from tests.process.judge import judge_answers, stop_reason
+from acp_bridge.core.updates.notices import INTERRUPTED
 from tests.support.client import RecordingClient
 from tests.support.recording import Message, Recording
 from tests.support.v2_conversation import Broken, Conversation
+from tests.whole.judge import judge_answers, stop_reason
 
 _STREAM = re.compile(r"stream (\d+)")
 #: what is answered to a prompt that had waited when the journal could not be written.

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from acp_bridge.protocol import CLOSE_FOR_ALL
+from acp_bridge.core.protocol import CLOSE_FOR_ALL
 from tests.crash.rounds import CAPABILITIES
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.prompts import ClosedForAll, Guest, Prompt, key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from acp_bridge.sessions.elsewhere.passage_words import HOLDER_ENDED
+from acp_bridge.sharing.elsewhere.passage_words import HOLDER_ENDED
 from tests.crash.told import Lost
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.life import Life
@@ -12,8 +12,8 @@ from tests.fuzz.place import Place
 from tests.fuzz.prompts import KEPT, NOT_JOINED, UNREAD, Prompt
 from tests.fuzz.sights import flat, part_of
 from tests.fuzz.transcripts import Updates
-from tests.process.judge import judge_lines
 from tests.support.recording import Recording
+from tests.whole.judge import judge_lines
 
 
 class Check:

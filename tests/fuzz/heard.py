@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from acp_bridge.protocol import AGENT_MESSAGE, own_meta
+from acp_bridge.core.protocol import AGENT_MESSAGE, own_meta
 from tests.crash.told import Lost
 from tests.fuzz.prompts import WORD, Guest, Prompt, key
 from tests.fuzz.questions import Person

@@ -2,7 +2,7 @@
 
 Judged when a bridge has ended, from each client's recorded lines and the agents' log alone:
 
-- every line, answer and tool card is as `tests/process/judge.py` wants it;
+- every line, answer and tool card is as `tests/whole/judge.py` wants it;
 - a request is answered once; when the bridge was given time, none is unanswered;
 - a whole turn's words were shown before its answer, and nothing of a cancelled one after it;
 - nobody is answered `cancelled` without a reason, which a Stop of another client is not;
@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from acp_bridge.protocol import AGENT_MESSAGE, USER_MESSAGE
+from acp_bridge.core.protocol import AGENT_MESSAGE, USER_MESSAGE
 from tests.crash.told import Lost
 from tests.fuzz.heard import Heard
 from tests.fuzz.prompts import KEPT, ClosedForAll, Guest, Prompt, number_of
@@ -29,9 +29,9 @@ from tests.fuzz.sights import Sight, flat
 from tests.fuzz.states import judge_states
 from tests.fuzz.transcripts import Transcript, Updates
 from tests.fuzz.walk import LEAK, Walk
-from tests.process.judge import PROMPT, judge_answers, judge_cards, judge_lines
 from tests.support.fixture_agents import FixtureLog
 from tests.support.recording import Message, Recording
+from tests.whole.judge import PROMPT, judge_answers, judge_cards, judge_lines
 
 #: bytes that a bridge can have written without anybody reading them.
 _PIPE = 65536

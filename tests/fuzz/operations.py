@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from acp_bridge.protocol import ACCEPTED
+from acp_bridge.core.protocol import ACCEPTED
 from tests.fuzz import script
 from tests.fuzz.caller import Caller
 from tests.fuzz.ledger import Ledger

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fuzz.transcripts import Transcript
-from tests.process.judge import stop_reason
 from tests.support.recording import Message
+from tests.whole.judge import stop_reason
 
 #: what a prompt is answered with that waited when its session was closed for all.
 KEPT = "; it is kept:"

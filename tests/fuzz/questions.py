@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from acp_bridge.protocol import CANCEL_REQUEST, REQUEST_PERMISSION, SESSION_UPDATE
+from acp_bridge.core.protocol import CANCEL_REQUEST, REQUEST_PERMISSION, SESSION_UPDATE
 from tests.crash.told import Lost
 from tests.fuzz.prompts import Prompt, key, number_of
 from tests.support.recording import Message, Record, Recording

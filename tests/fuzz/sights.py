@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from acp_bridge.protocol import PROMPT_ID, STATE, USER_MESSAGE, own_meta
+from acp_bridge.core.protocol import PROMPT_ID, STATE, USER_MESSAGE, own_meta
 from tests.crash.told import Lost
 from tests.fuzz.transcripts import Updates, kept
 from tests.support.recording import Message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acp_bridge.protocol import SESSION_STATE
+from acp_bridge.core.protocol import SESSION_STATE
 from tests.crash.told import Lost
 from tests.fuzz.prompts import Prompt
 from tests.support.recording import Recording

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.updates.notices import CLOSED_BY_OTHER
+from acp_bridge.core.updates.notices import CLOSED_BY_OTHER
 from tests.crash.told import Lost
 from tests.fuzz import script
 from tests.fuzz.ledger import Ledger

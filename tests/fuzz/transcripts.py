@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from acp_bridge.protocol import (
+from acp_bridge.core.protocol import (
     AGENT_MESSAGE,
     AGENT_THOUGHT,
     ASSUMED,
@@ -19,7 +19,7 @@ from acp_bridge.protocol import (
     USER_MESSAGE,
     own_meta,
 )
-from acp_bridge.updates.open_cards import for_replay
+from acp_bridge.core.updates.open_cards import for_replay
 from tests.crash.told import Lost
 from tests.support.recording import Message
 
@@ -31,7 +31,7 @@ def kept(params: Message) -> Message | None:
     """What of an update must come again in a load: what the agent said, but for live terminals.
 
     Who is asked about a new card has it from the question, and a load has it only if work followed
-    or it was denied: tests/bridge/test_cards.py.
+    or it was denied: tests/core/bridge/test_cards.py.
     """
     update, own = params["update"], own_meta(params)
     # What was decided about a card comes again with that card.

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from acp_bridge.protocol import (
+from acp_bridge.core.protocol import (
     ACCEPTED,
     ATTACH,
     CLOSE_FOR_ALL,
@@ -20,7 +20,7 @@ from acp_bridge.protocol import (
     SESSION_UPDATE,
     USER_MESSAGE,
 )
-from acp_bridge.updates.notices import CLOSED_BY_OTHER, DELETED_BY_OTHER, DETACHED
+from acp_bridge.core.updates.notices import CLOSED_BY_OTHER, DELETED_BY_OTHER, DETACHED
 from tests.crash.told import Lost
 from tests.fuzz.prompts import WORD, WORK, Guest, Prompt, key, number_of
 from tests.fuzz.sights import Sight

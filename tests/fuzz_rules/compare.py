@@ -9,8 +9,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from acp_bridge.policy.definitions import Place
-from acp_bridge.policy.shell import Command
+from acp_bridge.features.rules.definitions import Place
+from acp_bridge.features.rules.shell import Command
 from tests.fuzz_rules.judge import Read
 from tests.fuzz_rules.sandbox import Ran
 from tests.fuzz_rules.scratch import RAN, SIGN

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from acp_bridge.policy import decide, harmless, posix, shell, steps
-from acp_bridge.policy.known_commands import is_option
-from acp_bridge.policy.posix import Pipeline, Reading, Redirect, Simple, Word
+from acp_bridge.features.rules import decide, harmless, posix, shell, steps
+from acp_bridge.features.rules.known_commands import is_option
+from acp_bridge.features.rules.posix import Pipeline, Reading, Redirect, Simple, Word
 
 
 def _alone(line: str) -> Reading | None:

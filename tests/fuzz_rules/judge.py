@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from acp_bridge.policy import config, decide, posix, shell, steps
-from acp_bridge.policy.definitions import Action, Place, Tool
-from acp_bridge.policy.ruleset import Ruleset
-from acp_bridge.policy.shell import Command
+from acp_bridge.features.rules import config, decide, posix, shell, steps
+from acp_bridge.features.rules.definitions import Action, Place, Tool
+from acp_bridge.features.rules.ruleset import Ruleset
+from acp_bridge.features.rules.shell import Command
 from tests.fuzz_rules import scratch as folder
 
 RULES = """

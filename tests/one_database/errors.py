@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 
 from tests.one_database.site import LONG, Place, Shown
-from tests.process.bridge_support import accepted
 from tests.support.client import RecordingClient
 from tests.support.faults import Faults, drawn
 from tests.support.waiting import until
+from tests.whole.bridge_support import accepted
 
 #: seconds for which an error lasts.
 LASTS = 4.0

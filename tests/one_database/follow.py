@@ -13,11 +13,11 @@ import anyio
 
 from tests.one_database.machines import DATABASE, at
 from tests.one_database.site import LONG, ROOT, Place, Shown, Site
-from tests.process.bridge_support import TELL_ACCEPTED, accepted, stopped
-from tests.remote.certificate import certificate, log_in
+from tests.remote.serve.certificate import certificate, log_in
 from tests.support.client import RecordingClient
 from tests.support.recording import RpcError
 from tests.support.waiting import until
+from tests.whole.bridge_support import TELL_ACCEPTED, accepted, stopped
 
 PORT = 8765
 RUNS = "stream 100000 50"

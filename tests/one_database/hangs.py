@@ -12,8 +12,8 @@ import psycopg
 from anyio.abc import TaskStatus
 
 from tests.one_database.site import LONG, Place, Shown
-from tests.process.bridge_support import accepted
 from tests.support.client import RecordingClient
+from tests.whole.bridge_support import accepted
 
 #: seconds: far more than anything here may take.
 LEASE = 300

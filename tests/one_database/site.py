@@ -14,15 +14,15 @@ from typing import Any
 import anyio
 import psycopg
 
-from acp_bridge.journal.reading import transcript
+from acp_bridge.core.journal.reading import transcript
 from tests.one_database.machines import Machine
 from tests.one_database.report import Report
-from tests.process.bridge_support import TELL_ACCEPTED, accepted
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.postgres import Cluster
 from tests.support.recording import Message, Recording, RpcError
+from tests.whole.bridge_support import TELL_ACCEPTED, accepted
 
 ROOT = Path(__file__).parents[2]
 #: seconds; the shortest that there is.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acp_bridge import __version__
-from acp_bridge.cli.commands import COMMANDS
-from acp_bridge.cli.parser import Entry, Example, Heading, Paragraph, Parser, Part
-from acp_bridge.cli.serving_parser import parser
+from acp_bridge.terminal.cli.commands import COMMANDS
+from acp_bridge.terminal.cli.parser import Entry, Example, Heading, Paragraph, Parser, Part
+from acp_bridge.terminal.cli.serving_parser import parser
 
 FILE = Path(__file__).parents[2] / "packaging" / "acp-bridge.1"
 _ABOUT = "stands between an editor and its coding agent"

@@ -6,9 +6,9 @@ import tomllib
 
 import pytest
 
-from acp_bridge.cli import serving_parser
-from acp_bridge.cli.commands import COMMANDS
-from acp_bridge.cli.parser import Entry, Heading
+from acp_bridge.terminal.cli import serving_parser
+from acp_bridge.terminal.cli.commands import COMMANDS
+from acp_bridge.terminal.cli.parser import Entry, Heading
 from tests.packaging.man_page import FILE, page
 
 

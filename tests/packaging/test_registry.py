@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from acp_bridge import __version__
-from acp_bridge.clients.handshake import BUILTIN
+from acp_bridge.core.clients.handshake import BUILTIN
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "packaging" / "registry"

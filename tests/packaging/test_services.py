@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.cli import options
-from acp_bridge.commands import serve
+from acp_bridge.terminal.cli import options
+from acp_bridge.terminal.commands import serve
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "packaging/acp-bridge-serve.service"

@@ -8,21 +8,21 @@ from pathlib import Path
 import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener
 
-from acp_bridge.bridge_client.tasks import beside
-from acp_bridge.clients.rights import Rights
-from acp_bridge.protocol import Json
-from acp_bridge.remote import address, tokens
-from acp_bridge.remote.door import Door
+from acp_bridge.core.clients.rights import Rights
+from acp_bridge.core.protocol import Json
+from acp_bridge.core.wire.streams import Incoming, Outgoing
 from acp_bridge.remote.page.client import Visit, come_in
 from acp_bridge.remote.page.codes import Codes
 from acp_bridge.remote.page.files import page_file
 from acp_bridge.remote.page.logins import PageLogins
-from acp_bridge.remote.server import Proof, Server
-from acp_bridge.remote.tokens import Token, Tokens
-from acp_bridge.remote.websocket import WebSocket
-from acp_bridge.wire.streams import Incoming, Outgoing
-from tests.bridge.remote import RemoteBench, remote_bench
-from tests.sessions.agent import Agent, Process, until
+from acp_bridge.remote.serve import address, tokens
+from acp_bridge.remote.serve.door import Door
+from acp_bridge.remote.serve.server import Proof, Server
+from acp_bridge.remote.serve.tokens import Token, Tokens
+from acp_bridge.remote.serve.websocket import WebSocket
+from acp_bridge.sharing.bridge_client.tasks import beside
+from tests.core.bridge.remote import RemoteBench, remote_bench
+from tests.core.sessions.agent import Agent, Process, until
 from tests.support.wire import Wire, wire
 
 EVIL = (

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
+from tests.core.sessions.agent import Agent, Process, until
 from tests.page_not_ours.site import PERMISSION
-from tests.sessions.agent import Agent, Process, until
-from tests.view.test_images import coded, png
+from tests.terminal.view.test_images import coded, png
 
 TABLE = (
     "| option | default | what it does |\n|---|---|---|\n"

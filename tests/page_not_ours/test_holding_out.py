@@ -5,12 +5,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.core.sessions.agent import until
 from tests.page_not_ours.browser import BOUND, Browser, BrowserPage
 from tests.page_not_ours.site import Working, site, wired
 from tests.page_not_ours.test_drafts import BOX, to_the_list, turn_to, two, write
 from tests.page_not_ours.test_in_a_browser import LOGIN, SETTLED, log_in, prompt
 from tests.page_not_ours.test_taps import ALLOW, CHIPS, UNSENT, answers, cancels, on_a_wire
-from tests.sessions.agent import until
 
 HIDE = (
     "Object.defineProperty(document, 'visibilityState', {value: 'hidden', configurable: true});"

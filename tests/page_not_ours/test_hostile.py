@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
+from tests.core.sessions.agent import Agent, Process, until
 from tests.page_not_ours.browser import Browser
 from tests.page_not_ours.site import site
 from tests.page_not_ours.test_drafts import write
 from tests.page_not_ours.test_in_a_browser import _judge, log_in, prompt
 from tests.page_not_ours.test_reading import seen
 from tests.page_not_ours.test_taps import TOO_WIDE
-from tests.sessions.agent import Agent, Process, until
-from tests.view.test_images import coded, png
+from tests.terminal.view.test_images import coded, png
 
 EVIL = (
     "<script>owned()</script><img src=x onerror=owned()>\"'><svg/onload=owned()>"

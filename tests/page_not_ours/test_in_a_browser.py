@@ -381,9 +381,9 @@ async def test_messages_are_read_out_when_they_have_ended_and_not_before(
 async def test_a_session_as_a_file_is_styled_and_does_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
-    from acp_bridge.view.html import document
-    from acp_bridge.view.style import session_style
-    from tests.view.test_html import EVIL, said
+    from acp_bridge.terminal.view.html import document
+    from acp_bridge.terminal.view.style import session_style
+    from tests.terminal.view.test_html import EVIL, said
 
     file = tmp_path / "session.html"
     html = document("Title", [], [said(each) for each in EVIL], [], session_style())

@@ -14,7 +14,7 @@ from tests.page_not_ours.browser import Browser, BrowserPage
 from tests.page_not_ours.site import Site, site
 from tests.page_not_ours.talking import Talking
 from tests.page_not_ours.test_in_a_browser import SETTLED, _judge, log_in, prompt
-from tests.remote.test_page_list import aged, filled
+from tests.remote.serve.test_page_list import aged, filled
 
 #: the text and the place of the first message that is seen whole below the header.
 READS = """(() => {

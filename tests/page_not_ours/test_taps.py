@@ -8,10 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.core.sessions.agent import until
 from tests.page_not_ours.browser import Browser, BrowserPage
 from tests.page_not_ours.site import Site, Wired, Working, site, wired
 from tests.page_not_ours.test_in_a_browser import SETTLED, VIOLATIONS, log_in, prompt
-from tests.sessions.agent import until
 
 ALLOW, REJECT = ".answers .allow", ".answers .deny"
 UNSENT = "not sent yet"

@@ -11,9 +11,9 @@ import pytest
 
 from tests.page_not_ours.browser import Browser
 from tests.page_not_ours.test_in_a_browser import SETTLED, count
-from tests.process.bridge_support import ROOT, World
-from tests.process.conftest import world
 from tests.support.fixture_agents import fixture_command
+from tests.whole.bridge_support import ROOT, World
+from tests.whole.conftest import world
 
 __all__ = ["world"]
 

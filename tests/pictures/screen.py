@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tests.commands.terminal.terminal_model import TerminalModel
+from tests.terminal.shared.terminal_model import TerminalModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.judge import judge
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.gates import Gates
 from tests.support.recording import Message
+from tests.whole.judge import judge
 
 ROOT = Path(__file__).parents[2]
 #: seconds to start a process that imports LiteLLM

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.process.bridge_support import stopped
 from tests.requirements.subjects import BRIDGED, START, SUBJECTS, Bench, Subject, each, unasked
 from tests.support.client import RecordingClient
+from tests.whole.bridge_support import stopped
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

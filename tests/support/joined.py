@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from acp_bridge.listening.run_files import LiveBridge, live_bridges
+from acp_bridge.sharing.listening.run_files import LiveBridge, live_bridges
 from tests.support.client import RecordingClient
 from tests.support.waiting import until
 

@@ -20,9 +20,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.journal import DatabaseAway, JournalError, files
-from acp_bridge.journal.file import SessionFile, Write
-from acp_bridge.journal.left_queue import Went
+from acp_bridge.core.journal import DatabaseAway, JournalError, files
+from acp_bridge.core.journal.file import SessionFile, Write
+from acp_bridge.core.journal.left_queue import Went
 
 Action = Callable[[JournalError | None], None]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import Process
 
-from tests.commands.terminal.terminal_model import TerminalModel
+from tests.terminal.shared.terminal_model import TerminalModel
 
 #: for what starts several interpreters
 _SECONDS = 30.0

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import anyio
 
-from acp_bridge.clients.rights import May
-from acp_bridge.connect.logins import Login, keep, read_address
-from acp_bridge.remote.tokens import held, new_secret, new_token
+from acp_bridge.core.clients.rights import May
+from acp_bridge.remote.connect.logins import Login, keep, read_address
+from acp_bridge.remote.serve.tokens import held, new_secret, new_token
 from tests.support.processes import gone
 from tests.support.wire import Wire, wire
 

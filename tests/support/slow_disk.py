@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.journal import file
-from acp_bridge.journal.errors import JournalError
+from acp_bridge.core.journal import file
+from acp_bridge.core.journal.errors import JournalError
 
 
 class SlowDisk:
-    """Put its `sync` in the place of `acp_bridge.journal.file.sync_file`."""
+    """Put its `sync` in the place of `acp_bridge.core.journal.file.sync_file`."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 
-from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.sharing.bridge_client.tasks import beside
 from tests.support.wire import Wire, wire
 
 LONG = bytes(range(256)) * 400

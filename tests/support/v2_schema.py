@@ -6,7 +6,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
 from tests.clients_not_ours.judge import Connection, Refused, Schema, Side
 
 _FOLDER = Path(__file__).parents[2] / "fixtures" / "acp-v2"

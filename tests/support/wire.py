@@ -15,7 +15,7 @@ from typing import TypeVar
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.sharing.bridge_client.tasks import beside
 
 _GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 #: bytes that are carried at once, and those of which one is drawn with `Wire.pieces`.

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.core.wire.jsonrpc import Decoder, encode, notification
 from acp_bridge.trace.events import Direction, both_ways
 from acp_bridge.trace.file import TraceFile
-from acp_bridge.wire.jsonrpc import Decoder, encode, notification
 from tests.support.trace_reader import read_trace
 
 HEAD = b'{"jsonrpc":"2.0","method":"session/update","params":'

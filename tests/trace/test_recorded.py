@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.runtime.log import masked
+from acp_bridge.core.runtime.log import masked
 from tests.support.trace_reader import read_trace
 
 FILES = sorted((Path(__file__).parents[2] / "fixtures" / "traces").glob("*.jsons"))

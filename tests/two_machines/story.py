@@ -15,7 +15,7 @@ import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.page_not_ours.browser import Browser, BrowserPage, browser
-from tests.remote.certificate import certificate
+from tests.remote.serve.certificate import certificate
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.gates import Gates

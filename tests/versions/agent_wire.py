@@ -8,9 +8,9 @@ import json
 from itertools import count
 from typing import Any
 
-from acp_bridge.protocol import SAID_UPDATE, Json, kind_of, without_said
+from acp_bridge.core.protocol import SAID_UPDATE, Json, kind_of, without_said
+from acp_bridge.core.wire.jsonrpc import Malformed, Message
 from acp_bridge.versions.agent_end import AgentEnd, Out
-from acp_bridge.wire.jsonrpc import Malformed, Message
 from tests.clients_not_ours.judge import Connection
 from tests.support.v1_schema import v1_schema
 from tests.support.v2_schema import V2Connection

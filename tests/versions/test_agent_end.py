@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
+from acp_bridge.core.wire.jsonrpc import Malformed, RpcError
 from acp_bridge.versions.agent_end import AgentEnd
 from acp_bridge.versions.agent_handshake import initialized_to_v1
-from acp_bridge.wire.jsonrpc import Malformed, RpcError
 from tests.versions.agent_wire import ABLE, INFO, TEXT, Wire, result, updates
 
 MODES = {

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.policy.calls import call_of
-from acp_bridge.policy.definitions import Tool
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
+from acp_bridge.features.rules.calls import call_of
+from acp_bridge.features.rules.definitions import Tool
 from acp_bridge.versions.cards_to_v1 import Cards
 from acp_bridge.versions.question_to_v1 import permission_to_v1
 from tests.versions.agent_wire import Wire

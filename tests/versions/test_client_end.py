@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
 from acp_bridge.versions.client_end import ClientEnd
 from tests.support.v2_schema import HELLO, V2Connection
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
 from acp_bridge.versions.agent_end import AgentEnd
 from tests.versions.agent_wire import for_version_1
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
 from tests.versions.agent_wire import TEXT, Wire, texts, updates
 
 CHOICES = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
 from acp_bridge.versions.settings_to_v2 import Settings
 from acp_bridge.versions.update_to_v1 import Shown
 from acp_bridge.versions.update_to_v2 import ToV2

@@ -6,10 +6,10 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.wire.jsonrpc import RpcError
-from tests.sessions.agent import Agent, until
-from tests.sessions.bench import HELLO as OLD_HELLO
-from tests.sessions.world import SETUP
+from acp_bridge.core.wire.jsonrpc import RpcError
+from tests.core.sessions.agent import Agent, until
+from tests.core.sessions.bench import HELLO as OLD_HELLO
+from tests.core.sessions.world import SETUP
 from tests.versions.v2_editor import CWD, HELLO, V2Bench, V2Editor, v2_bench
 
 

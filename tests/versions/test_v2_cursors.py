@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bridge.resuming import cursor_in
-from tests.sessions.agent import Json, until
+from tests.core.bridge.resuming import cursor_in
+from tests.core.sessions.agent import Json, until
 from tests.versions.v2_editor import CWD, HELLO, V2Bench, V2Editor, v2_bench
 
 CURSORS: Json = {**HELLO["capabilities"], "_meta": {"acp_bridge": {"cursors": True}}}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.agent import Agent, Json, Process
+from tests.core.sessions.agent import Agent, Json, Process
 from tests.versions.v2_editor import HELLO, v2_bench
 
 _ODD_TEXT: Json = {"type": "text", "text": []}

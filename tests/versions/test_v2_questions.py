@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.agent import Agent, Json, Process, until
-from tests.sessions.world import SETUP
+from tests.core.sessions.agent import Agent, Json, Process, until
+from tests.core.sessions.world import SETUP
 from tests.versions.v2_editor import CWD, HELLO, V2Editor, v2_bench
 
 OPTIONS: list[Json] = [

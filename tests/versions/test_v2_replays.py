@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.journal import SessionJournal
-from tests.sessions.agent import Agent, Gate, Json, Process, until
+from acp_bridge.core.journal import SessionJournal
+from tests.core.sessions.agent import Agent, Gate, Json, Process, until
 from tests.versions.v2_editor import CWD, V2Bench, V2Editor, v2_bench
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.sessions.agent import Agent, Json, until
+from tests.core.sessions.agent import Agent, Json, until
 from tests.versions.v2_editor import CWD, V2Bench, V2Editor, v2_bench
 
 pytestmark = pytest.mark.hazard("X2")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.test_questions import OPTIONS, chosen
-from tests.bridge.test_subagents import DONE, RUNS, Here, cards, never_named
-from tests.sessions.agent import Json, until
-from tests.sessions.world import SETUP
+from tests.core.bridge.test_questions import OPTIONS, chosen
+from tests.core.bridge.test_subagents import DONE, RUNS, Here, cards, never_named
+from tests.core.sessions.agent import Json, until
+from tests.core.sessions.world import SETUP
 from tests.versions.v2_editor import CWD, V2Bench, V2Editor, v2_bench
 
 ENDED = ["running", "idle/end_turn"]

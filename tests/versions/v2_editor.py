@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.sessions.agent import Agent, Json, until
-from tests.sessions.bench import Bench, Served, bench
+from tests.core.sessions.agent import Agent, Json, until
+from tests.core.sessions.bench import Bench, Served, bench
 from tests.support.v2_schema import HELLO as BARE_HELLO
 from tests.support.v2_schema import V2Connection
 

@@ -22,18 +22,18 @@ from weakref import WeakValueDictionary
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge import protocol as acp
-from acp_bridge.bridge_client.connection import Connection
-from acp_bridge.bridge_client.listener import Listener, NullListener
-from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
-from acp_bridge.protocol import ErrorCode, Json
+from acp_bridge.core import protocol as acp
+from acp_bridge.core.protocol import ErrorCode, Json
+from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.remote.page import taps
 from acp_bridge.remote.page.hands import Hands, is_live
 from acp_bridge.remote.page.opened import Opened
 from acp_bridge.remote.page.sender import Sender
 from acp_bridge.remote.page.taps import Outcome, Receipt, Receipts
-from acp_bridge.view.block_text import harmless, one_line
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.sharing.bridge_client.connection import Connection
+from acp_bridge.sharing.bridge_client.listener import Listener, NullListener
+from acp_bridge.sharing.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.terminal.view.block_text import harmless, one_line
 
 #: taps of one page that are carried out at once, and characters of a tap's key.
 _MOST: Final = 32

@@ -18,12 +18,11 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from acp_bridge.bridge_client.connection import Connection, connected
-from acp_bridge.bridge_client.listener import Listener, NullListener
-from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
-from acp_bridge.clients import rights
-from acp_bridge.errors import unknown_session
-from acp_bridge.protocol import ErrorCode, Json, as_object
+from acp_bridge.core.clients import rights
+from acp_bridge.core.errors import unknown_session
+from acp_bridge.core.protocol import ErrorCode, Json, as_object
+from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.core.wire.streams import Incoming, Outgoing
 from acp_bridge.remote.page import parts
 from acp_bridge.remote.page.carrier import Carrier, Ways
 from acp_bridge.remote.page.have import read_have
@@ -31,11 +30,12 @@ from acp_bridge.remote.page.list_rows import Wish
 from acp_bridge.remote.page.listing import Listing, find
 from acp_bridge.remote.page.opened import Opened
 from acp_bridge.remote.page.taps import Receipts
-from acp_bridge.remote.pair import pair
-from acp_bridge.view.block_text import one_line
-from acp_bridge.view.markup import text
-from acp_bridge.wire.jsonrpc import RpcError
-from acp_bridge.wire.streams import Incoming, Outgoing
+from acp_bridge.remote.serve.pair import pair
+from acp_bridge.sharing.bridge_client.connection import Connection, connected
+from acp_bridge.sharing.bridge_client.listener import Listener, NullListener
+from acp_bridge.sharing.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.terminal.view.block_text import one_line
+from acp_bridge.terminal.view.markup import text
 
 #: seconds for an answer of the bridge.
 _PATIENCE: Final = 30.0

@@ -7,8 +7,8 @@ from http import HTTPStatus
 from importlib import resources
 from typing import Final
 
-from acp_bridge.remote.door import Refusal
-from acp_bridge.view.style import session_style
+from acp_bridge.remote.serve.door import Refusal
+from acp_bridge.terminal.view.style import session_style
 
 #: Scripts and styles are ours, the WebSocket goes to this server, and nothing else is fetched: what
 #: an agent shows as a picture stands in the page (`view.images`), and runs nothing there. The

@@ -14,12 +14,8 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import protocol as acp
-from acp_bridge.bridge_client.connection import Connection
-from acp_bridge.bridge_client.listener import BridgeRequest
-from acp_bridge.bridge_client.permission_options import options_of, selected
-from acp_bridge.bridge_client.sent import ConnectionLost
-from acp_bridge.protocol import (
+from acp_bridge.core import protocol as acp
+from acp_bridge.core.protocol import (
     CANCELLED_PERMISSION,
     PROMPT_ID,
     ErrorCode,
@@ -28,11 +24,15 @@ from acp_bridge.protocol import (
     objects,
     own_meta,
 )
+from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.remote.page import taps
-from acp_bridge.view.queue_rows import Row, moved, rows
-from acp_bridge.view.settings_shown import SettingsShown
-from acp_bridge.view.standing import standing
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.sharing.bridge_client.connection import Connection
+from acp_bridge.sharing.bridge_client.listener import BridgeRequest
+from acp_bridge.sharing.bridge_client.permission_options import options_of, selected
+from acp_bridge.sharing.bridge_client.sent import ConnectionLost
+from acp_bridge.terminal.view.queue_rows import Row, moved, rows
+from acp_bridge.terminal.view.settings_shown import SettingsShown
+from acp_bridge.terminal.view.standing import standing
 
 #: what a client that carries out taps, or shows them to a user, wants to be told.
 ABILITIES: Final = dict.fromkeys(

@@ -14,9 +14,9 @@ from hashlib import blake2b
 from typing import Final, Self
 
 from acp_bridge import __version__
-from acp_bridge.protocol import Json, as_object
-from acp_bridge.view.from_updates import card
-from acp_bridge.view.pieces import Image, Message, Piece, Steps, ToolCall
+from acp_bridge.core.protocol import Json, as_object
+from acp_bridge.terminal.view.from_updates import card
+from acp_bridge.terminal.view.pieces import Image, Message, Piece, Steps, ToolCall
 
 #: bytes of a digest; a page XORs two halves of three bytes each.
 _BYTES: Final = 6

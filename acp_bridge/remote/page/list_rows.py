@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 from unicodedata import combining, normalize
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
 
 #: rows that are shown at first, that one more step adds, and that are shown at all.
 STEP: Final = 50

@@ -14,15 +14,15 @@ from typing import Final
 
 import anyio
 
-from acp_bridge import protocol as acp
-from acp_bridge.bridge_client.connection import Connection
-from acp_bridge.bridge_client.sent import Sent
-from acp_bridge.journal.records import days_ago
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.core import protocol as acp
+from acp_bridge.core.journal.records import days_ago
+from acp_bridge.core.protocol import Json, as_object, objects
 from acp_bridge.remote.page import parts
 from acp_bridge.remote.page.list_rows import Change, Wish, change, chosen, matching
-from acp_bridge.view.block_text import one_line
-from acp_bridge.view.markup import text
+from acp_bridge.sharing.bridge_client.connection import Connection
+from acp_bridge.sharing.bridge_client.sent import Sent
+from acp_bridge.terminal.view.block_text import one_line
+from acp_bridge.terminal.view.markup import text
 
 #: seconds for an answer of the bridge, and after which some of the rows are shown without the rest.
 _PATIENCE: Final = 30.0

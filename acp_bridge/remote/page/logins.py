@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge.clients.rights import May
+from acp_bridge.core.clients.rights import May
+from acp_bridge.core.runtime.log import event
+from acp_bridge.core.runtime.threads import in_thread
+from acp_bridge.core.wire.streams import Incoming, Outgoing
 from acp_bridge.remote.page.client import Login
 from acp_bridge.remote.page.codes import Codes
 from acp_bridge.remote.page.taps import AllReceipts
-from acp_bridge.remote.tokens import Token, Tokens, Unusable, digest, new_secret, new_token
-from acp_bridge.runtime.log import event
-from acp_bridge.runtime.threads import in_thread
-from acp_bridge.wire.streams import Incoming, Outgoing
+from acp_bridge.remote.serve.tokens import Token, Tokens, Unusable, digest, new_secret, new_token
 
 #: days without use after which a login ends.
 IDLE: Final = 30

@@ -18,21 +18,21 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
-from acp_bridge import errors
-from acp_bridge import protocol as acp
-from acp_bridge.bridge_client.connection import Connection
-from acp_bridge.bridge_client.listener import BridgeRequest
-from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
-from acp_bridge.protocol import ErrorCode, Json, as_object
+from acp_bridge.core import errors
+from acp_bridge.core import protocol as acp
+from acp_bridge.core.protocol import ErrorCode, Json, as_object
+from acp_bridge.core.updates import tool_calls
+from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.remote.page import parts, taps
 from acp_bridge.remote.page.hands import Asked, Hands
 from acp_bridge.remote.page.have import Have
 from acp_bridge.remote.page.shown import SessionShown
-from acp_bridge.updates import tool_calls
-from acp_bridge.view.block_text import harmless, one_line
-from acp_bridge.view.markup import text
-from acp_bridge.view.standing import standing
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.sharing.bridge_client.connection import Connection
+from acp_bridge.sharing.bridge_client.listener import BridgeRequest
+from acp_bridge.sharing.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.terminal.view.block_text import harmless, one_line
+from acp_bridge.terminal.view.markup import text
+from acp_bridge.terminal.view.standing import standing
 
 #: seconds in which changes are gathered before the page is told; at least `_PAUSES` times as long
 #: as the last telling took, since the bridge does nothing else meanwhile.

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from acp_bridge.bridge_client.permission_options import options_of
-from acp_bridge.protocol import Json, LiveState, as_object
+from acp_bridge.core.protocol import Json, LiveState, as_object
+from acp_bridge.core.updates import tool_calls
 from acp_bridge.remote.page.taps import unsent_key
-from acp_bridge.updates import tool_calls
-from acp_bridge.view.block_text import one_line
-from acp_bridge.view.html import asked
-from acp_bridge.view.markup import link, text
-from acp_bridge.view.queue_rows import Row, moved
-from acp_bridge.view.settings_shown import KINDS, SettingsShown
+from acp_bridge.sharing.bridge_client.permission_options import options_of
+from acp_bridge.terminal.view.block_text import one_line
+from acp_bridge.terminal.view.html import asked
+from acp_bridge.terminal.view.markup import link, text
+from acp_bridge.terminal.view.queue_rows import Row, moved
+from acp_bridge.terminal.view.settings_shown import KINDS, SettingsShown
 
 #: the states of a session, in words for people.
 _STATES: Final = {

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge import protocol as acp
-from acp_bridge.bridge_client.connection import Connection
-from acp_bridge.bridge_client.listener import BridgeRequest
-from acp_bridge.bridge_client.sent import Sent
-from acp_bridge.protocol import ErrorCode, Json, as_object, own_meta
-from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.core import protocol as acp
+from acp_bridge.core.protocol import ErrorCode, Json, as_object, own_meta
+from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.sharing.bridge_client.connection import Connection
+from acp_bridge.sharing.bridge_client.listener import BridgeRequest
+from acp_bridge.sharing.bridge_client.sent import Sent
 
 #: seconds for each answer of the bridge.
 _PATIENCE: Final = 30.0

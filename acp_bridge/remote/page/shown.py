@@ -13,13 +13,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from acp_bridge.protocol import Json
+from acp_bridge.core.protocol import Json
 from acp_bridge.remote.page.have import Have, digest
 from acp_bridge.remote.page.parts import earlier
-from acp_bridge.view.block_text import one_line
-from acp_bridge.view.blocks import Extent, Voice
-from acp_bridge.view.html import article, rest, spoken
-from acp_bridge.view.pieces import Image, Message, Piece, Pieces, Steps, ToolCall
+from acp_bridge.terminal.view.block_text import one_line
+from acp_bridge.terminal.view.blocks import Extent, Voice
+from acp_bridge.terminal.view.html import article, rest, spoken
+from acp_bridge.terminal.view.pieces import Image, Message, Piece, Pieces, Steps, ToolCall
 
 #: pieces, and characters of HTML, above which no further pieces are sent at once.
 _STEP: Final = 100

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from acp_bridge.protocol import PROMPT_ID, QUESTION, Json, LiveState, as_object, own_meta
-from acp_bridge.updates import tool_calls
-from acp_bridge.view.queue_rows import Row
-from acp_bridge.view.standing import standing
+from acp_bridge.core.protocol import PROMPT_ID, QUESTION, Json, LiveState, as_object, own_meta
+from acp_bridge.core.updates import tool_calls
+from acp_bridge.terminal.view.queue_rows import Row
+from acp_bridge.terminal.view.standing import standing
 
 #: taps of one login, and logins, whose outcomes are kept.
 _MOST: Final = 500

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge.clients import handshake
+from acp_bridge.core.clients import handshake
 from tests.agent.conftest import Talk
 from tests.agent.talking import error_of, kinds, opened
 from tests.support.gates import Gates

@@ -12,8 +12,8 @@ import acp
 import anyio
 import pytest
 
-from acp_bridge.wire.jsonrpc import Decoder, encode, notification, request, response
-from acp_bridge.wire.stdio import Reader, Writer
+from acp_bridge.core.wire.jsonrpc import Decoder, encode, notification, request, response
+from acp_bridge.core.wire.stdio import Reader, Writer
 from agent.serve.sdk_transport import SdkTransport
 
 Handler = Callable[..., Awaitable[Any]]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.protocol import STEERING
+from acp_bridge.core.protocol import STEERING
 from tests.agent.conftest import Talk
 from tests.agent.session.test_prompting import IMAGE
 from tests.agent.talking import error_of, kinds, opened

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_bridge.policy.known_commands import KNOWN_COMMANDS, NUMBER, OPERANDS
+from acp_bridge.features.rules.known_commands import KNOWN_COMMANDS, NUMBER, OPERANDS
 from agent.conversation.decisions import Key
 from agent.tools import ToolContext, ToolError
 from agent.tools.command_grants import first_words, grant

@@ -1,8 +1,0 @@
-"""`acp-bridge demo` shows the bridge at work and checks the messages that its clients recorded.
-
-Read play.py first (what the clients do), then checks.py (what must hold).
-"""
-
-from acp_bridge.commands.demo.command import main, parser
-
-__all__ = ["main", "parser"]

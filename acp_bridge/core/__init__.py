@@ -1,0 +1,1 @@
+"""Clients, one agent, one queue, one journal: what the project is for."""

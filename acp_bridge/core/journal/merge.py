@@ -1,0 +1,191 @@
+"""Joins the adjacent chunks of one message, so that a replay sends messages and not tokens.
+
+Sans-IO. Invariants
+- Two chunks are joined only if they are adjacent, in the same turn, of the same kind and message,
+  and differ in nothing but their text: `_meta`, annotations and unknown fields included.
+- A line that was not joined comes out as it went in, byte for byte.
+- While a tool call's content comes in pieces, updates show clients of version 1 the whole content
+  so far: only the last of these updates is left, behind the joined pieces.
+- Joining what was joined already changes nothing, wherever it was cut before (invariant R1).
+- A line that is no JSON object hides no other (invariant K2).
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pydantic_core import from_json
+
+from acp_bridge.core.protocol import (
+    MESSAGES,
+    OF_VERSION_1,
+    SAID,
+    SAID_UPDATE,
+    TOOL_CALL_UPDATE,
+    own_meta,
+)
+from acp_bridge.core.wire.jsonrpc import dumps, read_object
+
+_TEXT: Final = re.compile(rb'"text":"([^"\\]*(?:\\.[^"\\]*)*)"')
+
+MESSAGE_LIMIT: Final = 1_000_000
+"""Characters. A longer message is replayed in several chunks, since a line may not be too long."""
+
+
+Key: TypeAlias = tuple[str, str | None] | str | None
+
+
+class Entry(NamedTuple):
+    """The params of one update.
+
+    `raw` is the line as it was recorded, None if the entry was joined from several lines; `params`
+    is the line's value, None if it can't be read.
+    """
+
+    raw: bytes | None
+    params: dict[str, Any] | None
+
+    def line(self) -> bytes:
+        """Return the line of JSON by which the entry is kept."""
+        return dumps(self.params) if self.raw is None else self.raw
+
+
+class Merger:
+    """Takes a stream of recorded lines and gives the same transcript in fewer entries."""
+
+    def __init__(self) -> None:
+        self._turn: int | None = None
+        self._key: Key = None
+        self._first = Entry(None, None)
+        self._texts: list[str] = []
+        self._size = 0
+        #: by tool call, the last entry that showed version 1 its whole content since the open entry
+        #: began.
+        self._shown: dict[str, Entry] = {}
+        # The bytes around the text in the open entry's line; empty if that is no plain chunk.
+        self._head = self._tail = b""
+
+    def feed(self, turn: int, lines: bytes) -> list[Entry]:
+        """Take the lines of one row; returns the entries that are complete by now."""
+        done: list[Entry] = []
+        for raw in lines.split(b"\n"):
+            if not raw or (turn == self._turn and self._continues(raw)):
+                continue
+            params = read_object(raw)
+            key, text = chunk_of(params)
+            if key is not None and key == self._key and turn == self._turn and self._add(text):
+                continue
+            if turn == self._turn and self._key and (call := shows_content(params)):
+                self._shown.pop(call, None)
+                self._shown[call] = Entry(raw, params)
+                continue
+            done += self.flush()
+            if key is None:
+                done.append(Entry(raw, params))
+            else:
+                self._turn, self._key, self._first = turn, key, Entry(raw, params)
+                self._texts, self._size = [text], len(text)
+                self._head, self._tail = _around(raw) if type(key) is tuple else (b"", b"")
+        return done
+
+    def _continues(self, raw: bytes) -> bool:
+        """Join a line if it differs from the open message's first one in its text alone.
+
+        Returns whether it was joined. Nearly all of a long answer is such lines, and this costs a
+        quarter of reading them whole.
+        """
+        head, tail = self._head, self._tail
+        if not head or not raw.startswith(head) or not raw.endswith(tail):
+            return False
+        try:  # one JSON string with its quotes, or it is no such line
+            text = from_json(raw[len(head) - 1 : len(raw) - len(tail) + 1])
+        except ValueError:
+            return False
+        return self._add(text)
+
+    def _add(self, text: str) -> bool:
+        if self._size + len(text) > MESSAGE_LIMIT:
+            return False
+        self._texts.append(text)
+        self._size += len(text)
+        return True
+
+    def flush(self) -> list[Entry]:
+        """Return the open entry, its texts joined, and the tool contents that waited for it."""
+        texts, self._texts, self._key, self._head = self._texts, [], None, b""
+        shown, self._shown = list(self._shown.values()), {}
+        if len(texts) <= 1 or self._first.params is None:
+            return [self._first, *shown] if texts else []
+        update = with_text(self._first.params["update"], "".join(texts))
+        return [Entry(None, {**self._first.params, "update": update}), *shown]
+
+
+def merged(rows: Iterable[tuple[int, bytes]]) -> list[Entry]:
+    """Return the merged entries of all rows, each of which is a turn and its lines."""
+    merger = Merger()
+    entries = [entry for turn, lines in rows for entry in merger.feed(turn, lines)]
+    return entries + merger.flush()
+
+
+def chunk_of(params: dict[str, Any] | None) -> tuple[Key, str]:
+    """Return the key that all chunks of one message share, None for no text chunk, and the text."""
+    update = params.get("update") if params else None
+    if params is None or type(update) is not dict:
+        return None, ""
+    if update.get("sessionUpdate") == SAID_UPDATE:
+        return _piece(params, update.get(SAID))
+    kind, content = update.get("sessionUpdate"), update.get("content")
+    if type(kind) is not str or kind not in MESSAGES or type(content) is not dict:
+        return None, ""
+    text = content.get("text")
+    if content.get("type") != "text" or type(text) is not str:
+        return None, ""
+    if len(params) == 1 and len(content) == 2:  # a plain chunk
+        message = update.get("messageId")
+        if len(update) == 2 or (type(message) is str and len(update) == 3):
+            return (kind, message), text
+    # `repr`, since `==` holds 1, 1.0 and True for the same. Slower, and rarer.
+    rest = {**update, "content": {**content, "text": None}}
+    return repr({**params, "update": rest}), text
+
+
+def _piece(params: dict[str, Any], said: object) -> tuple[Key, str]:
+    """Return what `chunk_of` does for an update of version 2, which is `said`."""
+    from acp_bridge.versions import pieces  # few sessions ever need it
+
+    found = pieces.text_of(said) if type(said) is dict else None
+    if found is None:
+        return None, ""
+    rest, text = found
+    return repr({**params, "update": rest}), text
+
+
+def shows_content(params: dict[str, Any] | None) -> str:
+    """Return the id of a tool call if an update does nothing but show version 1 its whole content.
+
+    Return an empty text for any other update.
+    """
+    if params is None or OF_VERSION_1 not in own_meta(params) or len(params) != 2:
+        return ""
+    match params["update"]:
+        case {"sessionUpdate": str(kind), "toolCallId": str(call), "content": _, **rest}:
+            return call if kind == TOOL_CALL_UPDATE and not rest else ""
+    return ""
+
+
+def with_text(update: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return a chunk's update with `text` in the place of its own text."""
+    if update["sessionUpdate"] != SAID_UPDATE:
+        return {**update, "content": {**update["content"], "text": text}}
+    from acp_bridge.versions import pieces
+
+    return {**update, SAID: pieces.with_text(update[SAID], text)}
+
+
+def _around(raw: bytes) -> tuple[bytes, bytes]:
+    """Return the bytes before and after the text in a plain chunk's line, each with its quote.
+
+    They are found in lines that `dumps` wrote, which have no space outside of strings.
+    """
+    found = _TEXT.search(raw)
+    return (raw[: found.start(1)], raw[found.end(1) :]) if found else (b"", b"")

@@ -1,0 +1,184 @@
+"""The agent processes of one session: started, closed, killed.
+
+At most one of them has the session open; the machine says when (invariant P12). An epoch is known
+here from its start until it is released.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge.core import errors
+from acp_bridge.core.agents.link import Link, Owner
+from acp_bridge.core.agents.process import StartFailed
+from acp_bridge.core.machine import events as ev
+from acp_bridge.core.protocol import SESSION_CLOSE
+from acp_bridge.core.runtime import waits
+from acp_bridge.core.runtime.log import event
+from acp_bridge.core.session.core import Core
+from acp_bridge.core.wire.jsonrpc import RpcError
+
+
+class LinkSource(Protocol):
+    """Makes links to processes (`session_context.SessionContext`)."""
+
+    tasks: TaskGroup
+
+    def new_link(self, owner: Owner, name: str) -> Link:
+        """Return a link that is not started."""
+
+
+class ProcessPool(Protocol):
+    """Has processes ready for sessions (`sessions.pool.Pool`)."""
+
+    def take_ready(self) -> Link | None:
+        """Return the initialized process that waits; the caller owns it now. None if none waits."""
+
+    async def take_warming(self) -> Link | None:
+        """Wait for the process that is being started for the next session, and take it.
+
+        None if there is no such process, or if it does not start.
+        """
+
+
+@dataclass(slots=True)
+class _Member:
+    link: Link
+    starting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    #: set when the start has ended, well or not.
+    settled: anyio.Event = field(default_factory=anyio.Event)
+
+
+class AgentProcesses:
+    """Starts, closes and kills a session's processes, by epoch; the machine gets each outcome."""
+
+    def __init__(self, source: LinkSource, pool: ProcessPool, lease: int, core: Core) -> None:
+        """`lease` is the session's lock, a descriptor."""
+        self._source = source
+        self._pool = pool
+        #: is told what the processes say; set before the first is started.
+        self.owner: Owner
+        self._lease = lease
+        self._core = core
+        self._members: dict[int, _Member] = {}
+        #: has the session open already; the next start takes it.
+        self._offered: Link | None = None
+
+    def add(self, link: Link, epoch: int) -> None:
+        """Add the running process in which `session/new` opened the session."""
+        self._add(link, epoch).settled.set()
+
+    def offer(self, link: Link) -> None:
+        """Let the next start take this process, which has the session open.
+
+        If it has ended by then, another one starts as soon as its tree is dead (invariant P12).
+        """
+        self._offered = link
+
+    def link(self, epoch: int) -> Link:
+        """Return the process of an epoch; raises KeyError."""
+        return self._members[epoch].link
+
+    def get(self, epoch: int) -> Link | None:
+        """Return the process of an epoch, or None once it is forgotten."""
+        member = self._members.get(epoch)
+        return member.link if member else None
+
+    def forget(self, epoch: int) -> Link | None:
+        """Forget and return the process of an epoch whose tree is dead, or won't die."""
+        member = self._members.pop(epoch, None)
+        return member.link if member else None
+
+    async def start(self, epoch: int, name: str) -> None:
+        """Give an epoch a process: the one given to `offer`, else one of the pool, else a new one.
+
+        The machine is told when it has answered `initialize`, or could not be started. `name` is
+        for the log.
+        """
+        offered, self._offered = self._offered, None
+        ended = offered if offered and offered.gone else None
+        if waiting := None if ended else offered or self._pool.take_ready():
+            member = self._add(waiting, epoch)
+            member.settled.set()
+            self._core.feed(self._adopt(member, waiting, epoch))
+            return
+        link = self._source.new_link(self.owner, name)
+        member = self._add(link, epoch)
+        outcome: ev.Event | None = None
+        try:
+            with member.starting:
+                if ended:  # until its tree is dead, no other has the session
+                    await ended.kill()
+                outcome = await self._come(member, epoch)
+        finally:
+            member.settled.set()
+        if outcome:
+            self._core.feed(outcome)
+
+    def _adopt(self, member: _Member, link: Link, epoch: int) -> ev.Event:
+        member.link, link.epoch = link, epoch
+        link.hold_lock(self._lease)
+        link.adopt(self.owner)
+        return ev.Started(epoch)
+
+    async def _come(self, member: _Member, epoch: int) -> ev.Event:
+        if warming := await self._pool.take_warming():
+            return self._adopt(member, warming, epoch)
+        return await self._started(member.link, epoch)
+
+    async def _started(self, link: Link, epoch: int) -> ev.Event:
+        try:
+            await link.start(self._source.tasks, lock_fd=self._lease)
+        except (StartFailed, RpcError) as exc:
+            permanent = isinstance(exc, StartFailed) and exc.permanent
+            return ev.StartFailed(epoch, permanent, await link.why_not(exc))
+        except Exception as exc:
+            errors.internal(exc, "an agent could not be started")
+            return ev.StartFailed(epoch, False, "the system refused")
+        return ev.Started(epoch)
+
+    def _add(self, link: Link, epoch: int) -> _Member:
+        link.epoch = epoch
+        member = self._members[epoch] = _Member(link)
+        return member
+
+    async def kill(self, epoch: int) -> None:
+        """Kill the tree of an epoch's process, even while it starts.
+
+        The machine is told when the tree is dead.
+        """
+        if member := self._members.get(epoch):
+            member.starting.cancel()
+            await member.settled.wait()
+            await member.link.kill()
+            if not member.link.started:  # nobody else can say of it that it is dead
+                self._core.feed(ev.TreeDead(epoch))
+
+    async def close(self, epoch: int, grace: float) -> None:
+        """Let an agent close the session and end in `grace` seconds, then kill what is left."""
+        if (link := self.get(epoch)) is None:
+            return
+        with anyio.move_on_after(grace) as bound:
+            if link.can("sessionCapabilities", "close"):
+                closed = await self._close_session(link)
+                if closed and (last := link.requests.last):  # which takes nothing of the grace
+                    bound.deadline += waits.AGENT_PATIENCE
+                    with anyio.move_on_after(waits.AGENT_PATIENCE):
+                        await last()
+            await link.close(grace)
+        await self.kill(epoch)
+
+    async def _close_session(self, link: Link) -> bool:
+        """Ask the agent to close the session; returns True if it answered in time that it did."""
+        with anyio.move_on_after(waits.CLOSE_ANSWER):
+            try:
+                await link.ask(SESSION_CLOSE, {"sessionId": link.agent_session_id})
+            except RpcError as exc:
+                event("agent.close_refused", agent=link.name, what=exc.message)
+            else:
+                return True
+        return False

@@ -1,0 +1,180 @@
+"""What all sessions of one bridge share."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from anyio.abc import TaskGroup
+
+from acp_bridge.core.agents.identity import AgentIdentity
+from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.standing import StandingRequests
+from acp_bridge.core.journal import Journal, JournalError
+from acp_bridge.core.journal.index import Reloads
+from acp_bridge.core.protocol import SOCKET_PROTOCOL, as_object, has
+from acp_bridge.core.runtime.log import event
+from acp_bridge.core.runtime.open_files import OpenFiles
+from acp_bridge.core.session.core import Core, SessionState
+from acp_bridge.core.settings import Settings
+from acp_bridge.sharing.listening.holder import Holder
+
+
+class Kept(Protocol):
+    """Has the record of the agents that were seen to reload a session (`journal.index.Index`)."""
+
+    reloads: Reloads
+
+
+class Follows(Protocol):
+    """Follows all sessions of a bridge, to tell the user (`notify.notifier.Notifier`)."""
+
+    def follow(self, core: Core, after: SessionState, *, held: bool) -> None:
+        """Note the state of a session; `held`: the bridge holds its queue, not the user."""
+
+    def note_death(self, core: Core) -> None:
+        """Note that the agent of a session has died."""
+
+
+class SeenReloads:
+    """Tells whether the agent was seen to take up a session again, and so may be ended meanwhile.
+
+    That is kept for all bridges by the name and version that the agent gives itself. Of an agent
+    without a version, which can be upgraded unseen, only what this bridge has seen counts. No
+    method raises.
+    """
+
+    def __init__(self, kept: Kept, settings: Settings) -> None:
+        """Nothing was seen yet."""
+        self._kept = kept.reloads
+        self._settings = settings
+        #: names and versions of which this bridge has seen a reload.
+        self._here: set[tuple[str, str]] = set()
+
+    @property
+    def is_ours(self) -> bool:
+        """True for the built-in agent: every child process of it is a tool at work."""
+        return self._settings.builtin
+
+    async def seen(self, link: Link) -> bool:
+        """Return True if a reload of the agent of this process has worked."""
+        name, version = self._known_as(link)
+        if self._settings.builtin or (not version and (name, version) in self._here):
+            return True
+        if not version:
+            return False
+        try:
+            return await self._kept.seen(name, version)
+        except JournalError as exc:
+            event("journal.failed", what=exc)
+            return False
+
+    async def note(self, link: Link) -> None:
+        """Note that a process of the agent has taken up a session that another one had."""
+        known = self._known_as(link)
+        if known in self._here or self._settings.builtin:
+            return
+        self._here.add(known)
+        if known[1]:
+            await _tried(self._kept.note(*known))
+
+    async def forget(self, link: Link) -> None:
+        """Note that a process of the agent has refused a session that it should know."""
+        known = self._known_as(link)
+        self._here.discard(known)
+        if known[1]:
+            await _tried(self._kept.forget(*known))
+
+    def _known_as(self, link: Link) -> tuple[str, str]:
+        """Return the agent's name, the bridge's if it gives none, and its version or ""."""
+        info = as_object(link.initialized.get("agentInfo"))
+        name, version = info.get("name"), info.get("version")
+        return (
+            name if isinstance(name, str) and name else self._settings.agent_name,
+            version if isinstance(version, str) else "",
+        )
+
+
+async def _tried(work: Awaitable[None]) -> None:
+    try:
+        await work
+    except JournalError as exc:
+        event("journal.failed", what=exc)
+
+
+@dataclass(slots=True)
+class SessionContext:
+    """What all sessions of a bridge use: settings, journal, tasks, and how agents are started."""
+
+    settings: Settings
+    journal: Journal
+    tasks: TaskGroup
+    #: how an agent is started; `initialize` is empty before a client has said what to tell.
+    command: AgentCommand
+    #: what the agent said in `initialize` that it can do; None before that.
+    capabilities: object = None
+    #: the agent takes words into a turn that runs.
+    steers: bool = False
+    #: the name that the agent gives itself in `initialize`; None if it has none, or before that.
+    agent_info: str | None = None
+    #: where other clients reach this bridge; None: nowhere.
+    socket: Path | None = None
+    #: whether there is room for one more session.
+    open_files: OpenFiles = field(default_factory=OpenFiles)
+    #: told when a session may have begun or ended its work.
+    note_work: Callable[[], None] | None = None
+    #: tells the user when a session waits; None: the user wants to be told nothing.
+    notifier: Follows | None = None
+    #: whether the agent was seen to take up a session again.
+    reloads: SeenReloads = field(init=False)
+    #: the links to all processes, in the order of their making; a link that nothing else refers to
+    #: any more, started or not, is forgotten.
+    _links: WeakKeyDictionary[Link, None] = field(init=False, default_factory=WeakKeyDictionary)
+
+    def __post_init__(self) -> None:
+        """Make `reloads`, whose record is kept in the journal's index."""
+        self.reloads = SeenReloads(self.journal.index, self.settings)
+
+    @property
+    def standing(self) -> StandingRequests:
+        """The logins, logouts and settings that every process of the agent is given."""
+        return self.command.standing
+
+    @property
+    def identity(self) -> AgentIdentity:
+        """The names by which this agent's sessions are told from those of other agents."""
+        settings = self.settings
+        info = None if settings.named else self.agent_info
+        return AgentIdentity(settings.agent_name, settings.former_names, info)
+
+    @property
+    def holder(self) -> Holder | None:
+        """The content of this bridge's lock files, its socket and agent; None without a socket."""
+        if self.socket is None:
+            return None
+        ours = self.identity
+        return Holder(str(self.socket), SOCKET_PROTOCOL, ours.name, ours.info)
+
+    @property
+    def agent_replays(self) -> bool:
+        """True when the agent gives a session back by `session/load`, which replays it."""
+        resumes = has(self.capabilities, "sessionCapabilities", "resume")
+        return has(self.capabilities, "loadSession") and not resumes
+
+    def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
+        """Return a link that is not started; `name` and `parked` are those of `Link`."""
+        link = Link(self.command, owner, name, parked=parked)
+        self.note_link(link)
+        return link
+
+    def note_link(self, link: Link) -> None:
+        """Add the link of a process to those that `ready_links` looks through."""
+        self._links[link] = None
+
+    @property
+    def ready_links(self) -> list[Link]:
+        """Every process of the agent that has been started and lives, the newest last."""
+        return [link for link in self._links if link.initialized and not link.gone]

@@ -1,0 +1,427 @@
+"""JSON-RPC 2.0, one message a line: turns bytes into messages and back. Sans-IO.
+
+Invariants:
+- A line yields a message or a `Malformed`; a blank line yields nothing. A line that the quick
+  reader refuses is read as far as it can be understood (`wire.slow_json`). A bad line never affects
+  its neighbours, and it makes no difference how the bytes were cut into chunks.
+- A decoded message can be encoded again and is equal as a JSON value: big integers, lone
+  surrogates and unknown fields included. A number beyond a double (1e400) comes out as 1e999, and
+  so stays a number for every reader; `null` would be another value.
+- Memory is bounded by the limit of a line: what is beyond it is thrown away as it comes in.
+- `encode` gives one line, without a raw newline inside, and without the other characters at which
+  some readers end a line: U+0085, U+2028 and U+2029 are escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final, Self, TypeAlias, TypeGuard
+
+from pydantic_core import from_json, to_json
+
+from acp_bridge.core.protocol import ErrorCode
+from acp_bridge.core.wire.long_line import read_ends
+from acp_bridge.core.wire.slow_json import slow_loads
+
+Message: TypeAlias = dict[str, Any]
+#: An id is echoed exactly as it came: a string, a number (a float is rare but legal) or null.
+RequestId: TypeAlias = int | float | str | None
+
+#: Bytes of one line, without its newline. Prompts with images are megabytes; a gigabyte is a fault.
+DEFAULT_LIMIT: Final = 64 * 1024 * 1024
+
+
+_REFUSAL: Final = "Invalid request: "
+
+
+class _Unset(Enum):
+    UNSET = "unset"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+#: Stands for a key that was absent, which is not the same as null. It is falsy.
+UNSET: Final = _Unset.UNSET
+
+
+class RpcError(Exception):
+    """An error as it goes over the wire; it holds only what the other side may read.
+
+    An error of the bridge's own has its message in `data.details` too, and nothing else in `data`:
+    clients show a person that text (invariant P16).
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = int(code)
+        self.message = message
+        self.data: Any = {"details": message}
+
+    @classmethod
+    def received(cls, code: int, message: str, data: Any = UNSET) -> Self:
+        """Return the error that the other side sent, with its `data` as it is.
+
+        Only where that is null, `{"details": message}` takes its place: some clients die of a null
+        (P16).
+        """
+        error = cls(code, message)
+        if data is not None:
+            error.data = data
+        return error
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RpcError) and self.to_wire() == other.to_wire()
+
+    def __hash__(self) -> int:
+        return hash((self.code, self.message))
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the `error` object, without `data` if the other side gave none."""
+        wire: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.data is not UNSET:
+            wire["data"] = self.data
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A line that is no message.
+
+    `id` is the id to answer to, None if none can be read. `answer`: the line had an id and no
+    method, so it is probably a spoiled answer. `asks`: it is a request that is only too long.
+    """
+
+    id: RequestId
+    error: RpcError
+    answer: bool = False
+    asks: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the line, without the words that begin every refusal."""
+        return self.error.message.removeprefix(_REFUSAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """A request was answered with a result (any JSON value)."""
+
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Err:
+    """A request was answered with an error; code, message and data are the other side's own."""
+
+    error: RpcError
+
+
+Answer: TypeAlias = Ok | Err
+
+
+def request(id: RequestId, method: str, params: Any = UNSET) -> Message:
+    """Return a request; without `params` the key is left out."""
+    message: Message = {"jsonrpc": "2.0", "id": id, "method": method}
+    if params is not UNSET:
+        message["params"] = params
+    return message
+
+
+def notification(method: str, params: Any = UNSET) -> Message:
+    """Return a notification; without `params` the key is left out."""
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    if params is not UNSET:
+        message["params"] = params
+    return message
+
+
+def response(id: RequestId, result: Any) -> Message:
+    """Return the answer to the request `id` that has a result."""
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def error(id: RequestId, error: RpcError) -> Message:
+    """Return the answer to the request `id` that has an error."""
+    return {"jsonrpc": "2.0", "id": id, "error": error.to_wire()}
+
+
+def says_nothing(line: Malformed) -> RpcError:
+    """Return -32603 for an answer of which nothing can be understood."""
+    return RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed")
+
+
+def read_answer(
+    message: Message, spoiled: Callable[[Malformed], RpcError] = says_nothing
+) -> Answer:
+    """Return the outcome in a response; an error wins over a result beside it, unless it is null.
+
+    An error without a number for its code becomes -32603, and keeps what it says, in whatever
+    form; for one that says nothing `spoiled` returns the error. So nobody waits for ever. An error
+    that is an empty text or false, beside a result, is none.
+    """
+    wire = message.get("error")
+    if wire is None and "result" in message:
+        return Ok(message["result"])
+    if wire in ("", False) and message.get("result") is not None:
+        return Ok(message["result"])
+    if isinstance(wire, dict) and type(text := wire.get("message")) is str:
+        return Err(RpcError.received(_code(wire), text, wire.get("data", UNSET)))
+    if text := _words(wire):
+        code = _code(wire) if isinstance(wire, dict) else ErrorCode.INTERNAL_ERROR
+        return Err(RpcError(code, text))
+    return Err(spoiled(_invalid(message.get("id"), "its error says nothing", answer=True)))
+
+
+def _code(error: Message) -> int:
+    """Return the code of an error, also if it came as a text of digits; -32603 without one."""
+    code = error.get("code")
+    if type(code) is float and code.is_integer():
+        code = int(code)
+    if type(code) is str and re.fullmatch(r"-?[0-9]{1,9}", code):
+        code = int(code)
+    return code if type(code) is int else ErrorCode.INTERNAL_ERROR
+
+
+#: members of an error in which words may stand, the likeliest first.
+_OF_ERRORS: Final = ("message", "error", "details", "detail", "reason", "description", "data")
+
+
+def _words(error: object) -> str:
+    """Return what an error says that is no object with a `message`; empty if it says nothing."""
+    if isinstance(error, str):
+        return error.strip()
+    if isinstance(error, dict):
+        said = [_words(error[name]) for name in _OF_ERRORS if isinstance(error.get(name), str)]
+        said += [_words(each) for each in map(error.get, _OF_ERRORS) if isinstance(each, dict)]
+        if found := next(filter(None, said), ""):
+            return found
+    if isinstance(error, list):
+        return "; ".join(filter(None, map(_words, error)))
+    return ""
+
+
+# Strings are matched first, so that a constant inside one is left alone.
+_CONSTANT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN')
+#: characters at which some readers end a line, though JSON may have them inside a text.
+_ENDS_OF_LINES: Final = [(end.encode(), rb"\u%04x" % ord(end)) for end in "\x85\u2028\u2029"]
+_FINITE: Final = {b"Infinity": b"1e999", b"-Infinity": b"-1e999", b"NaN": b"null"}
+
+
+def encode(message: Message) -> bytes:
+    """Return the message as one line with its newline.
+
+    Raises ValueError, TypeError or RecursionError if the message holds what JSON cannot.
+    """
+    try:
+        line = to_json(message, inf_nan_mode="constants")
+    except ValueError:  # lone surrogates, or deeper than pydantic_core goes
+        line = json.dumps(message, separators=(",", ":")).encode("ascii")
+    if b"Infinity" in line or b"NaN" in line:
+        line = _CONSTANT.sub(lambda match: _FINITE.get(match[0], match[0]), line)
+    if not line.isascii() and (0xE2 in line or 0xC2 in line):  # to look for one byte is quick
+        for raw, escaped in _ENDS_OF_LINES:
+            if raw in line:
+                line = line.replace(raw, escaped)
+    return line + b"\n"
+
+
+def dumps(value: Any) -> bytes:
+    """Return a value as JSON on one line, without the newline; lone surrogates survive, too."""
+    return encode(value)[:-1]
+
+
+def loads(text: bytes | str) -> Any:
+    """Return the value of a JSON text that `dumps` or an agent wrote, None if it is damaged."""
+    try:
+        return from_json(text)
+    except ValueError:
+        try:
+            return json.loads(text)  # lone surrogates
+        except (ValueError, RecursionError):
+            return None
+
+
+def read_object(text: bytes | str) -> dict[str, Any] | None:
+    """Return the JSON object that a text holds, None if it holds none."""
+    value = loads(text)
+    return value if isinstance(value, dict) else None
+
+
+#: A listener; it gets lines and the message of each, or None if one of them was not plain JSON.
+Heard: TypeAlias = Callable[[list[bytes], Sequence[Message | Malformed] | None], None]
+
+
+class Decoder:
+    """Takes bytes and returns messages. `limit`: bytes of the longest line, without its newline."""
+
+    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+        self._limit = limit
+        #: is called with whole lines and the messages in them, before `feed` returns these.
+        self.heard: Heard | None = None
+        #: bytes that are kept of each end of a line that is too long.
+        self._ends = min(limit, 4096)
+        #: the bytes that are kept of a line whose end has not come; empty when none is begun.
+        self.partial = bytearray()
+        #: the last bytes of a line that is discarded, where its id may stand; None if none is.
+        self._end: bytes | None = None
+        self._reported = False
+
+    def feed(self, data: bytes) -> list[Message | Malformed]:
+        """Return the messages that these bytes complete, in order."""
+        found: list[Message | Malformed] = []
+        lines = data.split(b"\n")
+        tail = lines.pop()
+        if lines:
+            if self.partial:
+                self._finish(lines.pop(0), found)
+            self._decode(lines, found)
+        if tail:
+            self._keep(tail, found)
+        return found
+
+    def eof(self) -> list[Message | Malformed]:
+        """Return the message in an unterminated last line, if there is one."""
+        found: list[Message | Malformed] = []
+        self._finish(b"", found)
+        return found
+
+    def _keep(self, tail: bytes, found: list[Message | Malformed]) -> None:
+        if self._end is not None:
+            self._end = (self._end + tail)[-self._ends :]
+        elif len(self.partial) + len(tail) > self._limit:
+            line = bytes(self.partial) + tail
+            self.partial, self._end = bytearray(line[: self._ends]), line[-self._ends :]
+            self._report(found, end=b"")
+        else:
+            self.partial += tail
+
+    def _finish(self, end: bytes, found: list[Message | Malformed]) -> None:
+        """End the unfinished line with `end`, and add its message, or a `Malformed`, to `found`."""
+        self._keep(end, found)
+        if self._end is None:
+            self._decode([bytes(self.partial)], found)
+        else:
+            self._report(found, end=self._end)
+        self.partial, self._end, self._reported = bytearray(), None, False
+
+    def _report(self, found: list[Message | Malformed], *, end: bytes) -> None:
+        """Add the `Malformed` of a line that is too long to `found`, once.
+
+        An answer whose id was not read yet waits until the line's `end` is known.
+        """
+        if not self._reported:
+            line = _too_long(bytes(self.partial), end, self._limit)
+            if end or not line.answer or line.id is not None:
+                self._reported = True
+                found.append(line)
+
+    def _decode(self, lines: list[bytes], found: list[Message | Malformed]) -> None:
+        before, plain = len(found), True
+        for line in lines:
+            if len(line) > self._limit:
+                plain = False
+                found.append(_too_long(line[: self._ends], line[-self._ends :], self._limit))
+                continue
+            try:
+                value = from_json(line, allow_inf_nan=False, cache_strings="keys")
+            except ValueError:
+                plain = False
+                if line.strip(b" \t\r"):
+                    values, spoiled = slow_loads(line)
+                    found += map(_checked, values)
+                    if spoiled:
+                        found.append(self._unreadable(spoiled))
+                continue
+            if type(value) is list and _is_batch(value):
+                found += map(_checked, value)
+            else:
+                found.append(_checked(value))
+        if self.heard is not None:
+            self.heard(lines, found[before:] if plain else None)
+
+    def _unreadable(self, line: bytes) -> Malformed:
+        """Return the `Malformed` for a line that is no JSON.
+
+        It has the line's id only if the line is an answer: the error that answers a request which
+        can't be read has no id (JSON-RPC).
+        """
+        id, answer, _ = read_ends(line[: self._ends], line[-self._ends :])
+        error = RpcError(ErrorCode.PARSE_ERROR, "Parse error")
+        return Malformed(id if answer else None, error, answer)
+
+
+def _too_long(head: bytes, end: bytes, limit: int) -> Malformed:
+    id, answer, asks = read_ends(head, end)
+    refusal = _invalid(id, f"the line is longer than {limit} bytes", answer=answer)
+    return replace(refusal, asks=asks)
+
+
+def _is_batch(values: list[Any]) -> bool:
+    """Return True for answers and notifications that came together; requests never do (ACP)."""
+    return bool(values) and all(
+        type(each) is dict and not ("method" in each and "id" in each) for each in values
+    )
+
+
+def _checked(value: Any) -> Message | Malformed:
+    """Return the value if it is a message, else a `Malformed` that says why it is none."""
+    if type(value) is not dict:
+        return _invalid(None, "not an object")
+    id = value.get("id")
+    if not is_id(id):
+        return _invalid(None, "the id is neither a string nor a number")
+    if "method" in value:
+        if type(value["method"]) is not str:
+            if value["method"] is None and _answers(value):
+                return {name: value[name] for name in value if name != "method"}
+            return _invalid(id, "the method is not a string")
+    elif "result" not in value and "error" not in value:
+        return _invalid(id, "no method", answer="id" in value)
+    return value
+
+
+def _answers(value: Message) -> bool:
+    """Return True for an object that has a result or an error, which is not null."""
+    return value.get("result") is not None or value.get("error") is not None
+
+
+def repeats_method(message: Message) -> bool:
+    """Return True for an answer that has the method of its request, too."""
+    return message.get("params") is None and _answers(message)
+
+
+def known_id(id: RequestId, known: Container[RequestId]) -> RequestId:
+    """Return the id among those that are `known` which is meant by `id`; `id` itself if none is.
+
+    A number may come back as the text of its digits, and such a text as a number.
+    """
+    if id in known:
+        return id
+    other: RequestId = str(id) if type(id) is int else None
+    if type(id) is str and len(id) < 20 and id.isdecimal() and str(number := int(id)) == id:
+        other = number
+    return other if other is not None and other in known else id
+
+
+#: The types of an id, and no subclass of them: a bool is no number, though True == 1, and would
+#: find the request of id 1.
+_ID_TYPES: Final = frozenset({int, str, float, type(None)})
+
+
+def is_id(value: object) -> TypeGuard[RequestId]:
+    """Return True for a value that may be the id of a request."""
+    return type(value) in _ID_TYPES
+
+
+def _invalid(id: RequestId, reason: str, *, answer: bool = False) -> Malformed:
+    return Malformed(id, RpcError(ErrorCode.INVALID_REQUEST, f"{_REFUSAL}{reason}"), answer)

@@ -1,0 +1,1 @@
+"""What a session can do beyond the core: a folder for each."""

@@ -1,0 +1,1 @@
+"""Changes of waiting prompts: edit, move, drop."""

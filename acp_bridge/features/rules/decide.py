@@ -1,0 +1,481 @@
+"""Judges a call by the rules.
+
+- Deny, then ask, then allow: the strictest rule that matches counts, and the order in a file does
+  not. Nothing is allowed that was not understood (invariant A1).
+- An allow needs every command of a line, every path and every file that it writes to match one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from itertools import product
+from operator import itemgetter
+
+from acp_bridge.features.rules import globs, harmless, paths, wrappers
+from acp_bridge.features.rules.addresses import is_from
+from acp_bridge.features.rules.definitions import (
+    PATHS,
+    Action,
+    Call,
+    Check,
+    Judgement,
+    Place,
+    Rule,
+    Rules,
+    Tool,
+)
+from acp_bridge.features.rules.lines import Lines, lines_of
+from acp_bridge.features.rules.ruleset import Ruleset, glob, named_by
+from acp_bridge.features.rules.shell import Command, Redirect
+from acp_bridge.features.rules.steps import Step, Unclear, follow, is_inside
+from acp_bridge.features.rules.words import Word, files, patterns
+
+#: names of folders below which nobody's rule lets an agent write.
+_GUARDED = frozenset({".acp_bridge", ".git"})
+#: how gemini-cli calls an MCP tool in a title.
+_TOOL_OF_GEMINI = re.compile(r"(.+) \((.+) MCP Server\)", re.DOTALL)
+
+
+def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
+    """Return the rules that hold for an agent of this name in a session's folder."""
+    found = list(rules.rules)
+    folder = place.real or os.path.realpath(place.cwd)
+    for only in rules.only:
+        named = not only.agent or only.agent == agent
+        if named and (not only.folder or paths.matches(only.folder, folder, place)):
+            found.extend(only.rules)
+    return tuple(found)
+
+
+def judge(rules: Ruleset, default: Action, call: Call, place: Place) -> Judgement:
+    """Return what the rules say of a call; `default`: the decision if none of them names it."""
+    place = place if place.real else replace(place, real=os.path.realpath(place.cwd))
+    lines = lines_of(rules, call, moved=_moved(call, place))
+    judged = _Judged(rules, call, lines, place)
+    if deny := judged.first(Action.DENY):
+        return Judgement(deny=deny)
+    ask = judged.first(Action.ASK)
+    if lines.too_long:
+        return Judgement(ask=ask, why="it is too long to be looked at", protected=True)
+    if perhaps := judged.perhaps(Action.DENY):
+        return Judgement(ask=ask or perhaps, why="it may run what a rule refuses", protected=True)
+    if where := judged.protected():
+        return Judgement(ask=ask, why=f"it may write to {where}", protected=True)
+    if ask:
+        return Judgement(ask=ask)
+    if perhaps := judged.perhaps(Action.ASK):
+        return Judgement(ask=perhaps, why="it may run what the rule is about")
+    if unknown := judged.unknown(Action.DENY) or judged.unknown(Action.ASK):
+        return Judgement(ask=unknown, why="it is not known which file it means")
+    allowed, why = judged.allowed()
+    return Judgement(allowed=allowed, why=why, default=default)
+
+
+def _moved(call: Call, place: Place) -> bool:
+    """Return True if the commands of a call run in another folder than the session's."""
+    return bool(call.cwd) and paths.resolved(call.cwd, place) != place.real
+
+
+def failed_checks(rules: Rules, place: Place) -> list[str]:
+    """Return a sentence for each example of a file that is not decided as it says."""
+    wrong = []
+    ruleset = Ruleset(rules.rules)
+    for check in rules.checks:
+        now = judge(ruleset, rules.default, _call(check), place).action
+        if now is not check.decision:
+            shown = check.bash or check.edit or check.read
+            wrong.append(f"line {check.line}: {shown!r} is decided {now}, not {check.decision}")
+    return wrong
+
+
+def _call(check: Check) -> Call:
+    if check.bash:
+        return example(Tool.BASH, check.bash)
+    return example(Tool.EDIT if check.edit else Tool.READ, check.edit or check.read)
+
+
+def example(tool: Tool, text: str) -> Call:
+    """Return a call of a tool with this command, or with this path."""
+    if tool is Tool.BASH:
+        return Call(tool, frozenset({tool}), commands=(text,))
+    return Call(tool, frozenset({tool}), paths=(text,))
+
+
+class _Judged:
+    """One call and the rules of its session, with ways to find those that decide."""
+
+    def __init__(self, rules: Ruleset, call: Call, lines: Lines, place: Place) -> None:
+        self._rules = rules
+        self._call = call
+        self._lines = lines
+        self._place = place
+        self._read: dict[str, tuple[str, ...]] = {}
+        self._globs: dict[str, list[str] | None] = {}
+        self._named: dict[Tool, list[str]] = {}
+        self._steps: list[Step] = []
+        self._redirects: list[Redirect] = []
+        #: why the lines can't be allowed; empty: each is understood.
+        self._unclear = self._followed()
+        #: the lines, and the commands that loops make with their values.
+        self._said = [lines, *self._made()]
+        words = [*lines.words, *self._words_of_steps()]
+        words = [each for each in words if not each.hidden or self._is_there(each)]
+        redirects = lines.redirects
+        if not self._unclear:  # where those behind a `cd` are, the steps know
+            words = [each for each in words if not each.moved or _is_absolute(each.text)]
+            redirects = [each for each in redirects if not each.moved or _is_absolute(each.path)]
+        self._redirects = list(dict.fromkeys([*redirects, *self._redirects]))
+        self._words = list(dict.fromkeys(words))
+        found = [each for command in lines.commands for each in patterns(command)]
+        found = [*(each for each in found if re.search(r"[*?\[{\\]", each)), *call.globs]
+        # A program takes the backslash of `.e\nv` away.
+        plain = (each.replace("\\", "") for each in found)
+        self._patterns = {each for one in plain for each in globs.choices(one)}
+
+    def _followed(self) -> str:
+        """Follow each line; returns why one can't be followed, empty if each can."""
+        place = self._place
+        begin = paths.resolved(self._call.cwd, place) if self._call.cwd else place.real
+        if self._lines.told and not is_inside(begin, place):
+            return "it runs in another folder than the session's"
+        for line in self._lines.told:
+            try:
+                steps, written = follow(line, place, begin)
+            except Unclear as unclear:
+                return str(unclear)
+            self._steps += steps
+            for each in written:
+                found = (_in(folder, each.path, place) for folder in each.folders)
+                self._redirects += [Redirect(path, each.writes) for path in found]
+        return ""
+
+    def _made(self) -> Iterator[Lines]:
+        written = {each.words for each in self._lines.commands}
+        made = {each.command.words for each in self._steps} - written
+        if made:
+            yield Lines(self._rules, tuple(sorted(map(shlex.join, made))), (), False)
+
+    def _words_of_steps(self) -> Iterator[Word]:
+        for step in self._steps:
+            for word, folder in product(files(step.command), step.folders):
+                yield replace(word, text=_in(folder, word.text, self._place))
+
+    def _is_there(self, hidden: Word) -> bool:
+        """Return True for a `.git` that exists, or whose folder is the session's or above it."""
+        found = paths.resolved(hidden.text, self._place)
+        folder = found.rpartition("/")[0] or "/"
+        return os.path.lexists(found) or paths.is_above(folder, (self._place.real,))
+
+    # --- deny and ask ----------------------------------------------------------------------
+
+    def first(self, action: Action) -> Rule | None:
+        """Return a rule of the list `action` that names the call or a part of it; else None."""
+        call, rules = self._call, self._rules
+        named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
+        if (rule := next(named, None)) or call.tool is Tool.MCP:
+            return rule
+        for rule in rules.of(action, Tool.MCP) if call.tool_title else ():
+            if _may_be_named(rule, call.tool_title):
+                return rule
+        for tool in call.said:
+            if tool is not Tool.FETCH and (bare := rules.bare(action, tool)):
+                return bare
+        if Tool.FETCH in call.said:
+            for rule in rules.of(action, Tool.FETCH):
+                found = (call.url, *call.addresses)
+                if any(is_from(rule.pattern, each, below=True) for each in found):
+                    return rule
+        running = filter(None, (each.running(action) for each in self._said))
+        return next(running, None) or self._touches(action)
+
+    def perhaps(self, action: Action) -> Rule | None:
+        """Return a rule of the list about a command that only perhaps runs; else None."""
+        of_lines = (each.perhaps_running(action) for each in self._said)
+        of_steps = (
+            self._rules.refusing_expanded(action, each.command.words, each.command.expands)
+            for each in self._steps
+        )
+        return next(filter(None, (*of_lines, *of_steps)), None)
+
+    def _touches(self, action: Action) -> Rule | None:
+        for tool in self._rules.tools_with_paths(action):
+            if rule := self._rules.naming(action, tool, self._paths(tool), self._place):
+                return rule
+        return None
+
+    def unknown(self, action: Action) -> Rule | None:
+        """Return a rule about paths if nobody can tell which paths the call names; else None."""
+        of_paths = self._rules.about_paths(action)
+        if of_paths and self._is_unclear():
+            return of_paths
+        rules = filter(lambda rule: self._concerns(rule.tool), self._rules.of_paths(action))
+        names = [(rule, rule.pattern.rpartition("/")[2]) for rule in rules]
+        for pattern in {each.rpartition("/")[2] for each in self._patterns} if names else ():
+            for rule, name in names:
+                if "**" not in name and paths.may_be_named(pattern, name):
+                    return rule
+        return None
+
+    def _is_unclear(self) -> bool:
+        if any(each.moved and not os.path.isabs(each.path) for each in self._redirects):
+            return True
+        for each in self._words:
+            far = each.moved and not each.text.startswith(("/", "~"))
+            of_another = each.expands and re.match(r"~[^/]", each.text)
+            if far or of_another or (each.is_glob and self._files_of(each) is None):
+                return True
+        named = [path for tool in PATHS for path in self._paths(tool)]
+        return any(map(paths.depends_on_process, named))
+
+    def _paths(self, tool: Tool) -> list[str]:
+        """Return the paths that a rule about this tool is compared with, as named and resolved."""
+        if tool in self._named:
+            return self._named[tool]
+        found = list(self._call.paths) if self._concerns(tool) else []
+        if tool is not Tool.SEARCH:
+            wanted = tool is Tool.EDIT
+            found += [each.path for each in self._redirects if each.writes or not wanted]
+            for each in self._words:
+                found += [each.text, *((self._files_of(each) or ()) if each.is_glob else ())]
+            found += [word for words in self._lines.raw for word in words]
+            folder = self._call.cwd
+            found += [os.path.join(folder, each) for each in found] if folder else []
+        readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
+        self._named[tool] = list(dict.fromkeys(readings))
+        return self._named[tool]
+
+    def _concerns(self, tool: Tool) -> bool:
+        """Return True if rules about this tool are compared with the paths that the call names."""
+        call = self._call
+        searches = tool is Tool.READ and Tool.SEARCH in call.said
+        return searches or tool in call.said or call.tool in (Tool.BASH, Tool.FETCH, None)
+
+    def _readings(self, path: str) -> tuple[str, ...]:
+        if path not in self._read:
+            self._read[path] = paths.readings(path, self._place)
+        return self._read[path]
+
+    def _files_of(self, word: Word) -> list[str] | None:
+        if word.text not in self._globs:
+            self._globs[word.text] = paths.expanded(word.text, self._place)
+        return self._globs[word.text]
+
+    # --- what is the person's alone to allow -------------------------------------------------
+
+    def protected(self) -> str:
+        """Return a path to which the call may write and no rule may allow that; empty: none."""
+        writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
+        writing = writing and not self._call.commands
+        names = list(self._call.paths) if writing else []
+        names += [each.text for each in self._words if each.changes_below]
+        for name in dict.fromkeys(names):
+            if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
+                return name
+        names += [each.path for each in self._redirects if each.writes]
+        for name in dict.fromkeys(names):
+            if any(map(paths.is_in_a_repository, self._readings(name))):
+                return name
+        names += [self._call.cwd] if self._call.commands else []
+        named = [*((name, False) for name in names), *((w.text, w.reads) for w in self._words)]
+        for name, reads in filter(itemgetter(0), dict.fromkeys(named)):
+            readings = self._readings(name)
+            if any(_is_guarded(each, self._place.protected, reads=reads) for each in readings):
+                return name
+        wild = [(each.text, each.reads) for each in self._words if each.is_glob]
+        wild += [(each, False) for each in (self._call.globs if writing else ())]
+        found = next(
+            (each for each, reads in wild if self._may_be_protected(each, reads=reads)), ""
+        )
+        return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
+
+    def _may_lead_to(self, word: Word) -> bool:
+        """Return True for a relative word behind a `cd` that has the name of a protected path."""
+        if not word.moved or word.text.startswith(("/", "~")):
+            return False
+        last = {each.rpartition("/")[2].casefold() for each in self._place.protected}
+        if word.changes_below:
+            last |= self._above()
+        names = word.text.casefold().split("/")
+        if not word.is_glob:
+            return not last.isdisjoint(names)
+        return any(fnmatchcase(each, name) for each in last for name in names)
+
+    def _above(self) -> set[str]:
+        """Return every name, in small letters, in the protected paths below the user's home."""
+        home = f"{self._place.home.rstrip('/')}/"
+        below = (each[len(home) :] for each in self._place.protected if each.startswith(home))
+        return {name.casefold() for each in below for name in each.split("/")}
+
+    def _may_be_protected(self, word: str, *, reads: bool) -> bool:
+        """Return True if a shell may put a path that no rule lets be written in place of a word."""
+        hidden = [name for name in word.split("/") if name.startswith(".") and not reads]
+        if any(fnmatchcase(guarded, name) for name in hidden for guarded in _GUARDED):
+            return True
+        return any(paths.may_be_below(word, each, self._place) for each in self._place.protected)
+
+    # --- allow -------------------------------------------------------------------------------
+
+    def allowed(self) -> tuple[tuple[Rule, ...], str]:
+        """Return the rules that together allow the call; or none, and why."""
+        call = self._call
+        mine = self._rules.of(Action.ALLOW, call.tool) if call.tool else ()
+        match call.tool:
+            case None:
+                return (), call.odd or "it is not known what kind of tool this is"
+            case Tool.BASH if not call.commands:
+                return (), "the agent does not say which command it is"
+            case Tool.BASH:
+                return self._allowed_lines()
+            case Tool.MCP:
+                return _one(rule for rule in mine if _is_named(rule, call))
+            case Tool.FETCH:
+                return _one(rule for rule in mine if is_from(rule.pattern, call.url, below=False))
+            case _:
+                return self._allowed_paths(call.tool)
+
+    def _allowed_paths(self, tool: Tool) -> tuple[tuple[Rule, ...], str]:
+        if not self._call.paths:
+            bare = self._rules.bare(Action.ALLOW, tool) if tool is not Tool.EDIT else None
+            return ((bare,), "") if bare else ((), "it is not known which file it means")
+        used = []
+        for path in self._call.paths:
+            rule = self._allows_path(tool, path)
+            if rule is None:
+                return (), f"no rule allows {path}"
+            used.append(rule)
+        return tuple(dict.fromkeys(used)), ""
+
+    def _allows_path(self, tool: Tool, path: str) -> Rule | None:
+        real = self._readings(path)[-1] if paths.resolved(path, self._place) else ""
+        if not real:
+            return None
+        bare = self._rules.bare(Action.ALLOW, tool)
+        if bare or paths.depends_on_process(real):
+            return bare
+        return self._rules.naming(Action.ALLOW, tool, [real], self._place)
+
+    def _allowed_lines(self) -> tuple[tuple[Rule, ...], str]:
+        used: list[Rule] = []
+        if self._unclear or not self._steps:
+            return (), self._unclear or "it does not say which command it runs"
+        for step in self._steps:
+            if _does_nothing(step.command):
+                continue
+            rule, why = self._allows(step)
+            if rule is None:
+                return (), why
+            used.append(rule)
+        for redirect in self._redirects:
+            if redirect.writes:
+                rule = self._allows_path(Tool.EDIT, redirect.path)
+                if rule is None:
+                    return (), f"no Edit rule allows writing {redirect.path}"
+                used.append(rule)
+        return tuple(dict.fromkeys(used)), ""
+
+    def _allows(self, step: Step) -> tuple[Rule | None, str]:
+        """Return a rule that allows a command with all its words; else None, and why."""
+        why = f"no rule allows {' '.join(step.command.words)}"
+        for command in filter(None, (step.command, step.short)):
+            for rule in self._rules.allowing(command.words):
+                named = named_by(rule)
+                if not (odd := self._odd(rule, named, command, step.folders)):
+                    return rule, ""
+                why = f"no rule allows {command.words[0]} with {odd}"
+        return None, why
+
+    def _odd(
+        self, rule: Rule, named: tuple[str, ...], command: Command, folders: tuple[str, ...]
+    ) -> str:
+        """Return what a command has that a rule for its first words does not allow; or empty."""
+        name = command.words[0]
+        exact = "*" not in command.words and named == command.words
+        wrapper = wrappers.is_wrapper(command.words)
+        if wrapper and not exact:
+            return "other words than those of a rule"
+        relative = wrapper or "/" in name
+        if relative and not _is_absolute(name) and folders != (self._place.real,):
+            return "another folder"
+        if name == "git" and any(map(paths.is_bare_repository, folders)):
+            return "a folder that is a repository itself"
+        if exact:
+            return ""
+
+        def outside(path: str) -> bool:
+            return not all(is_inside(each, self._place) for each in self._resolved(path, folders))
+
+        if strays := self._strays(named, command, folders):
+            return strays
+        own = named.index("*") if "*" in named else len(named)
+        return harmless.objection(command, max(own, 1), outside)
+
+    def _resolved(self, path: str, folders: tuple[str, ...]) -> list[str]:
+        return [paths.resolved(_in(each, path, self._place), self._place) for each in folders]
+
+    def _strays(self, named: tuple[str, ...], command: Command, folders: tuple[str, ...]) -> str:
+        """Return a path that matches a star of a rule, and leads to where that star doesn't."""
+        for pattern in (each for each in named if "*" in each and each != "*"):
+            below = glob(os.path.join(self._place.real, pattern.removeprefix("./")))
+            for at, word in enumerate(command.words):
+                if "/" not in word or not glob(pattern).fullmatch(word) or "://" in word:
+                    continue
+                expands = at in command.expands
+                found = self._files_of(Word(word, True, False, False)) if expands else [word]
+                real = [each for path in found or () for each in self._resolved(path, folders)]
+                if found is None or ".." in word.split("/") or not all(map(below.fullmatch, real)):
+                    return word
+        return ""
+
+
+def _in(folder: str, path: str, place: Place) -> str:
+    """Return a path as it is named from the session's folder, if it is in another one."""
+    return path if folder == place.real or _is_absolute(path) else os.path.join(folder, path)
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith(("/", "~"))
+
+
+def _does_nothing(command: Command) -> bool:
+    """Return True for `true`, `false`, `:` and `exit 1`, which need no rule."""
+    words = command.words
+    return words in (("true",), ("false",), (":",)) or (
+        words[0] == "exit" and all(each.isdigit() for each in words[1:]) and len(words) <= 2
+    )
+
+
+@lru_cache(maxsize=256)
+def _is_guarded(path: str, protected: tuple[str, ...], *, reads: bool) -> bool:
+    """Return True for an absolute path to which no rule lets an agent write.
+
+    `reads`: a command that surely only reads names it, which it may do in a `.git`.
+    """
+    guarded = not reads and not _GUARDED.isdisjoint(path.casefold().split("/"))
+    return guarded or paths.is_below(path, protected) or paths.depends_on_process(path)
+
+
+def _one(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], str]:
+    found = tuple(rules)[:1]
+    return found, "" if found else "no rule names it"
+
+
+def _may_be_named(rule: Rule, title: str) -> bool:
+    """Return True if a title may be that of an MCP tool which a rule names, for refusals.
+
+    gemini-cli has `tool (server MCP Server)` there, opencode `server_tool`.
+    """
+    if found := _TOOL_OF_GEMINI.fullmatch(title):
+        return glob(rule.pattern).fullmatch(f"mcp__{found[2]}__{found[1]}") is not None
+    short = rule.pattern.removeprefix("mcp__").replace("__", "_")
+    named = [rule.pattern, *([short] if re.match(r"[^*]+_", short) else [])]
+    return any(glob(each).fullmatch(title) is not None for each in named)
+
+
+def _is_named(rule: Rule, call: Call) -> bool:
+    return any(glob(rule.pattern).fullmatch(each) is not None for each in call.names)

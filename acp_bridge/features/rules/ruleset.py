@@ -1,0 +1,267 @@
+"""The rules that hold in one session, found by the words and paths that they name.
+
+A call has few words and there may be many rules: no rule is looked at that can't name it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from acp_bridge.features.rules import wrappers
+from acp_bridge.features.rules.definitions import PATHS, Action, Place, Rule, Tool
+from acp_bridge.features.rules.paths import Patterns
+
+#: how many words of options before a subcommand are looked at.
+_MOST_OPTIONS = 24
+#: short options of a pattern.
+_SHORT = re.compile(r"-[A-Za-z]+")
+#: how many words of a command are compared for a refusal: in a line that is not understood each
+#: word may begin one.
+_MOST_WORDS = 1000
+
+
+class Ruleset:
+    """Rules by their list and tool: those about commands also by their first word."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        """`rules`: the rules that hold, in any order."""
+        self._of: dict[tuple[Action, Tool], list[Rule]] = {}
+        self._by_word: dict[tuple[Action, str], list[Rule]] = {}
+        self._any_word: dict[Action, list[Rule]] = {action: [] for action in Action}
+        self._patterns: dict[tuple[Action, Tool, Place], tuple[list[Rule], Patterns]] = {}
+        #: rules about every call of a tool, such as `Read`.
+        self._bare: dict[tuple[Action, Tool], Rule] = {}
+        #: the first rule of each list that names paths.
+        self._about_paths: dict[Action, Rule] = {}
+        self._with_paths: dict[Action, list[Tool]] = {action: [] for action in Action}
+        for rule in rules:
+            self._of.setdefault((rule.action, rule.tool), []).append(rule)
+            if not rule.pattern:
+                self._bare.setdefault((rule.action, rule.tool), rule)
+            elif rule.tool in PATHS:
+                self._about_paths.setdefault(rule.action, rule)
+                if rule.tool not in self._with_paths[rule.action]:
+                    self._with_paths[rule.action].append(rule.tool)
+            if rule.tool is Tool.BASH and rule.pattern:
+                first = _words(rule.pattern)[0]
+                if "*" in first:
+                    self._any_word[rule.action].append(rule)
+                else:
+                    name = first if rule.action is Action.ALLOW else first.casefold()
+                    self._by_word.setdefault((rule.action, name), []).append(rule)
+
+    def of(self, action: Action, tool: Tool) -> Sequence[Rule]:
+        """Return the rules about a tool in the list of this action: allow, ask or deny."""
+        return self._of.get((action, tool), ())
+
+    def bare(self, action: Action, tool: Tool) -> Rule | None:
+        """Return a rule about every call of a tool, such as `Read`."""
+        return self._bare.get((action, tool))
+
+    def about_paths(self, action: Action) -> Rule | None:
+        """Return the first rule with a pattern of paths in a list; None if it has none."""
+        return self._about_paths.get(action)
+
+    def tools_with_paths(self, action: Action) -> Sequence[Tool]:
+        """Return the tools of the rules in a list that have a pattern of paths."""
+        return self._with_paths[action]
+
+    def of_paths(self, action: Action) -> Iterator[Rule]:
+        """Give the rules of a list that have a pattern of paths."""
+        for tool in self._with_paths[action]:
+            yield from (rule for rule in self.of(action, tool) if rule.pattern)
+
+    def about_commands(self, action: Action) -> bool:
+        """Return True if a list has rules that name commands."""
+        return bool(self._any_word[action]) or any(of is action for of, _ in self._by_word)
+
+    def naming(self, action: Action, tool: Tool, found: Iterable[str], place: Place) -> Rule | None:
+        """Return a rule of a list and tool whose pattern names one of these absolute paths."""
+        if tool not in self._with_paths[action]:
+            return None
+        key = action, tool, place
+        if key not in self._patterns:
+            rules = [rule for rule in self.of(action, tool) if rule.pattern]
+            exact = action is Action.ALLOW
+            patterns = Patterns([rule.pattern for rule in rules], place, exact=exact)
+            self._patterns[key] = rules, patterns
+        rules, patterns = self._patterns[key]
+        named = (at for path in found if (at := patterns.first(path)) is not None)
+        return next((rules[at] for at in named), None)
+
+    # --- commands ----------------------------------------------------------------------------
+
+    def allowing(self, words: tuple[str, ...]) -> Iterator[Rule]:
+        """Give the rules whose pattern is that of a command with these words."""
+        if bare := self.bare(Action.ALLOW, Tool.BASH):
+            yield bare
+        for rule in self._beginning(Action.ALLOW, words[:1]):
+            if _is_like(_words(rule.pattern), words):
+                yield rule
+
+    def refusing(
+        self, action: Action, words: Sequence[str], at: int = 0, *, expands: bool = False
+    ) -> Rule | None:
+        """Return a rule that refuses or asks about a command: also `/bin/rm` and `RM` are `rm`.
+
+        `at`: the place in `words` of the command's first word; `expands`: that word is a shell's
+        pattern, which may stand for any program that it matches.
+        """
+        word = words[at].casefold()
+        name = wrappers.base(word)
+        for first in self._names(action, name) if expands else ():
+            if rule := self.refusing(action, (first, *words[at + 1 :])):
+                return rule
+        names = (word,) if word == name else (word, name)
+        begins = self._any_word[action] or any((action, each) in self._by_word for each in names)
+        if not begins:
+            return None
+        found = list(self._beginning(action, names, inside=at > 0))
+        if not found:
+            return None
+        given = (word, *words[at + 1 : at + _MOST_WORDS])
+        forms = [given, *_without_options(given)]
+        return next((rule for rule in found if _may_be(rule.pattern, forms)), None)
+
+    def refusing_expanded(
+        self, action: Action, words: Sequence[str], expands: Collection[int]
+    ) -> Rule | None:
+        """Return a rule about a command in which patterns of a shell stand for names of files.
+
+        `expands`: the places of those words. A file may be named `push`, or `-rf`.
+        """
+        if not any(expands):
+            return None
+        name = wrappers.base(words[0].casefold())
+        for rule in self._beginning(action, (words[0].casefold(), name)):
+            named = [each for each in _words(rule.pattern)[1:] if each != "*"]
+            forms = (
+                [each for each in named if fnmatchcase(each, word)] or [word]
+                if at in expands
+                else [word]
+                for at, word in enumerate(words)
+            )
+            given = tuple(each for form in forms for each in form)
+            if given != tuple(words) and _may_be(rule.pattern, [given, *_without_options(given)]):
+                return rule
+        return None
+
+    def refusing_named(
+        self, action: Action, names: Collection[str], words: Sequence[str]
+    ) -> Rule | None:
+        """Return a rule of the list about the command `words`, whose name may be any of `names`."""
+        firsts = [
+            first for of, first in self._by_word if of is action and wrappers.base(first) in names
+        ]
+        found = (self.refusing(action, (first, *words[1:])) for first in firsts)
+        return next(filter(None, found), None)
+
+    def _names(self, action: Action, pattern: str) -> list[str]:
+        """Return the first words of rules that a shell's pattern matches."""
+        return [
+            first
+            for of, first in self._by_word
+            if of is action and fnmatchcase(wrappers.base(first), pattern)
+        ]
+
+    def _beginning(
+        self, action: Action, names: Iterable[str], *, inside: bool = False
+    ) -> Iterator[Rule]:
+        """Give the rules whose first word may be one of these names.
+
+        `inside`: they do not begin the line. There a rule that begins with a star is not tried: it
+        was at the line's beginning, as the star takes all that stands before.
+        """
+        for name in names:
+            yield from self._by_word.get((action, name), ())
+        for rule in self._any_word[action]:
+            head = rule.pattern.lstrip("'\"").partition("*")[0]
+            head = head if action is Action.ALLOW else head.casefold()
+            if any(name.startswith(head) for name in names) if head else not inside:
+                yield rule
+
+
+def named_by(rule: Rule) -> tuple[str, ...]:
+    """Return the words of the pattern of a rule about commands, its stars among them."""
+    return _words(rule.pattern) if rule.pattern else ()
+
+
+def _may_be(pattern: str, forms: Sequence[Sequence[str]]) -> bool:
+    """Return True if a pattern names a command in one of these forms, however options stand."""
+    first, *rest = _words(pattern)
+    given = (first.casefold(), *rest)
+    whole = glob(pattern.casefold()) if not rest and "*" in first else None
+    for words in forms:
+        for each in (words, (wrappers.base(words[0]), *words[1:])):
+            if whole is not None and whole.fullmatch(" ".join(each).casefold()):
+                return True
+            if whole is None and (_is_like(given, each) or _has_options(given, each)):
+                return True
+    return False
+
+
+def _without_options(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Give a command without the options before its subcommand: `git -C x push` is `git push`."""
+    for at in range(1, min(len(words), _MOST_OPTIONS)):
+        if at > 1:
+            yield (words[0], *words[at:])
+        if not any(each.startswith("-") for each in words[max(at - 1, 1) : at + 1]):
+            return
+
+
+def _has_options(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    """Return True if a command has the options of a pattern, wherever they stand.
+
+    `rm -rf x` is also `rm -fr x`, `rm x -r -f` and `rm --recursive --force x`.
+    """
+    wanted = [word.casefold() for word in pattern[1:] if word.startswith("-") and word != "--"]
+    if not wanted or any("*" in word for word in wanted):
+        return False
+    words = words[: words.index(";")] if ";" in words else words  # of a line that is not known
+    end = words.index("--") if "--" in words else len(words)
+    given = [word.casefold() for word in words[1:end] if word.startswith("-")]
+    letters = set("".join(each[2:3] if each.startswith("--") else each for each in given))
+    names = {each.partition("=")[0] for each in given}
+    for each in wanted:
+        if not (each in names or (_SHORT.fullmatch(each) and letters.issuperset(each[1:]))):
+            return False
+    plain = [word for word in pattern if not word.startswith("-")]
+    others = [word for word in words[1:end] if not word.startswith("-")]
+    return _is_like(plain, (words[0], *others, *words[end + 1 :]))
+
+
+def _is_like(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    """Return True if words are those of a pattern; a `*` alone is any number of words.
+
+    Where they differ, only the last star takes one word more: earlier ones can't help.
+    """
+    at, star, taken, given = 0, -1, 0, 0
+    while given < len(words):
+        if at < len(pattern) and pattern[at] == "*":
+            star, taken, at = at, given, at + 1
+        elif at < len(pattern) and glob(pattern[at]).fullmatch(words[given]):
+            at, given = at + 1, given + 1
+        elif star >= 0:
+            taken += 1
+            at, given = star + 1, taken
+        else:
+            return False
+    return all(each == "*" for each in pattern[at:])
+
+
+@lru_cache(maxsize=1024)
+def _words(pattern: str) -> tuple[str, ...]:
+    """Return the words of a rule's pattern, which `policy.config` has checked."""
+    return tuple(shlex.split(pattern))
+
+
+@lru_cache(maxsize=1024)
+def glob(pattern: str) -> re.Pattern[str]:
+    """Return the regular expression of a pattern with stars; a piece matches where it can first."""
+    first, *rest = map(re.escape, pattern.split("*"))
+    middle = "".join(f"(?>.*?{each})" for each in rest[:-1])
+    return re.compile(first + middle + "".join(f".*{each}" for each in rest[-1:]), re.DOTALL)

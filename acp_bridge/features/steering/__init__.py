@@ -1,0 +1,1 @@
+"""A user's words that join the running turn."""

@@ -1,0 +1,230 @@
+"""Steering: the user's words join the turn that runs, where the agent can take them.
+
+- The words are a prompt like any other until they are sent: on disk first, with the hooks about it.
+- The machine says when they are sent, and what becomes of them with the turn's end. What an agent
+  may have read is never sent again. (invariant Q15)
+- An agent is asked for `promptRequired` if its turn is over, so that it begins none of its own.
+- Who asked by `_session/steering` is answered in that method's words; who sent a prompt with
+  `delivery: "steer"` is answered with the turn's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import anyio
+
+from acp_bridge.core import errors
+from acp_bridge.core.agents.link import Link
+from acp_bridge.core.clients.client import ClientRequest
+from acp_bridge.core.journal import DatabaseAway, JournalError, SessionJournal
+from acp_bridge.core.machine import effects as ef
+from acp_bridge.core.machine import events as ev
+from acp_bridge.core.machine.events import Steered
+from acp_bridge.core.machine.states import State
+from acp_bridge.core.protocol import (
+    PROMPT_REQUIRED,
+    STEERING,
+    ErrorCode,
+    Json,
+    as_object,
+    not_feedback,
+    without_key,
+)
+from acp_bridge.core.runtime import waits
+from acp_bridge.core.runtime.log import event
+from acp_bridge.core.session.core import Core, SessionState
+from acp_bridge.core.session.prompts import answers
+from acp_bridge.core.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.core.session.prompts.turn import Unsent
+from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.updates import notices
+from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
+
+#: errors with which an agent has nothing of a request.
+_REFUSALS: Final = (
+    ErrorCode.METHOD_NOT_FOUND,
+    ErrorCode.INVALID_PARAMS,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.RESOURCE_NOT_FOUND,
+)
+
+
+class Steering:
+    """Carries the words of one session's users into the turn that runs."""
+
+    def __init__(
+        self,
+        core: Core,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        prompts: Prompts,
+        join: Callable[[int], list[Json]],
+        unread: Callable[[], bool],
+    ) -> None:
+        """`join` shows the words of a prompt in the turn, and returns the blocks to send.
+
+        `unread`: the process is not read now, because a client doesn't read.
+        """
+        self._unread = unread
+        self._core = core
+        self._journal = journal
+        self._transcript = transcript
+        self._prompts = prompts
+        self._join = join
+        #: words have joined the turn, and the agent has shown nothing since.
+        self.listens = False
+        #: what the machine was told last: the process that takes words now, or 0.
+        self._told = 0
+
+    # --- asked by `_session/steering` ----------------------------------------------------------
+
+    def ask(self, request: ClientRequest, params: Json) -> None:
+        """Take words for the turn that runs; `params` has been checked, but for `_meta`.
+
+        Raises RpcError for an `idleBehavior` that is not known.
+        """
+        asked = as_object(as_object(params.get("_meta")).get("steering")).get("idleBehavior")
+        if asked not in (None, PROMPT_REQUIRED):
+            raise errors.invalid(f"must be {PROMPT_REQUIRED!r}", "_meta.steering.idleBehavior")
+        only_running = asked == PROMPT_REQUIRED
+        if only_running and self._core.now.state is not State.RUNNING:
+            request.answer(answers.NO_TURN)
+            return
+        key = self._prompts.add(without_key(not_feedback(params)), None, steering=request)
+        self._core.feed(ev.PromptReceived(key, steers=True, lapses=only_running))
+
+    def say_queued(self, key: int) -> None:
+        """Answer the `_session/steering` of a prompt: its words wait for a turn of their own."""
+        told = answers.of_steering("startedNewTurn", "queued")
+        self._answer(self._prompts.get(key), told)
+
+    def _answer(self, prompt: Prompt, answer: Answer) -> None:
+        request, prompt.steering = prompt.steering, None
+        if request:
+            self._transcript.then(request.client, lambda: request.respond(answer))
+
+    # --- at the agent --------------------------------------------------------------------------
+
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Tell the machine if the process takes words into a turn: not while a person is asked."""
+        epoch = after.turns.epoch
+        takes = 0 if after.around.asked else epoch
+        if takes != self._told:
+            self._told = takes
+            self._core.feed(ev.MaySteer(epoch, bool(takes)))
+
+    def send(self, link: Link, key: int) -> None:
+        """Give the agent the words of a prompt; its answer becomes `SteerAnswered`."""
+        prompt = self._prompts.get(key)
+        self._transcript.flush()
+        turn = self._transcript.seq
+        try:
+            self._journal.start_steering(prompt.seq, turn)
+        except JournalError as exc:
+            self._not_noted(key, exc)
+            return
+        late, refused = self._journal.in_flight, partial(self._not_noted_late, turn)
+        unsent = Unsent(self._journal, key, refused) if late else None
+        blocks = self._join(key)
+        if unsent is None:
+            self._ask(link, key, blocks)
+        else:
+            unsent.send(partial(self._send_late, link, key, blocks))
+
+    def _not_noted(self, key: int, why: JournalError) -> None:
+        event("journal.failed", session=self._core.id, what=why)
+        self._core.feed(ev.SteerAnswered(key, Steered.NOT_TAKEN))
+
+    def _not_noted_late(self, turn: int, key: int, why: JournalError) -> None:
+        """Let words wait again whose note the journal did not take, and which the turn shows.
+
+        The database, if it is away, has perhaps taken the note after all.
+        """
+        prompt = self._prompts.find(key)
+        if prompt and isinstance(why, DatabaseAway):
+            self._prompts.put_off(prompt, turn)
+        self._not_noted(key, why)
+
+    def _send_late(self, link: Link, key: int, blocks: list[Json]) -> None:
+        """Send words whose note is made now, unless the turn is over, or was stopped, already."""
+        if link.gone or self._core.now.state is not State.RUNNING:
+            self._answered(key, Steered.NOT_TAKEN)
+        else:
+            self._core.finish(ef.Steer(link.epoch, key), partial(self._ask, link, key, blocks))
+
+    def _ask(self, link: Link, key: int, blocks: list[Json]) -> None:
+        prompt = self._prompts.get(key)
+        event("turn.steered", session=self._core.id, turn=prompt.seq, agent=link.name)
+        params: Json = {"sessionId": link.agent_session_id, "prompt": blocks}
+        params["_meta"] = {"steering": {"idleBehavior": PROMPT_REQUIRED}}
+        answered = anyio.Event()
+
+        def on_answer(answer: Answer) -> None:
+            if not answered.is_set():
+                answered.set()
+                self._answered(key, Steered.UNKNOWN if link.gone else _how(answer))
+
+        link.request_for(prompt.request or prompt.steering, STEERING, params, on_answer)
+        if not answered.is_set():
+            self._core.spawn(self._end_silence, answered, on_answer)
+
+    async def _end_silence(
+        self, answered: anyio.Event, on_answer: Callable[[Answer], None]
+    ) -> None:
+        """Go on without the agent's answer if it doesn't come in time.
+
+        While the process is not read, since a client doesn't read, no answer can come.
+        """
+        unread = True
+        while unread and not answered.is_set():
+            unread = self._unread()
+            with anyio.move_on_after(waits.AGENT_PATIENCE):
+                await answered.wait()
+            unread |= self._unread()
+        on_answer(Err(errors.silent(STEERING, waits.AGENT_PATIENCE)))
+
+    def _answered(self, key: int, how: Steered) -> None:
+        prompt = self._prompts.find(key)
+        if prompt is None:  # the turn is over, and it was answered
+            return
+        if how is Steered.NOT_TAKEN:
+            self._prompts.not_sent(prompt)
+        elif self._core.now.running is not None and (
+            how is Steered.JOINED or not self._core.now.stopped
+        ):
+            self.listens = True
+            prompt.delivery = "steered"
+        if how is Steered.JOINED:
+            self._answer(prompt, answers.of_steering("injected", "steered"))
+        elif how is Steered.UNKNOWN:
+            unsaid = errors.agent_trouble("the agent has not said whether it took the words")
+            self._answer(prompt, Err(unsaid))
+        self._core.feed(ev.SteerAnswered(key, how))
+
+    def note_shown(self, epoch: int) -> None:
+        """Note that the agent has shown something of the turn since words joined it."""
+        self.listens = False
+        self._core.feed(ev.WordsFollowed(epoch))
+
+    # --- what did not join ---------------------------------------------------------------------
+
+    def give_back(self, key: int) -> None:
+        """Show, in a notice, the words of a prompt that was to join a turn that is stopped."""
+        prompt = self._prompts.get(key)
+        self._transcript.notice(notices.given_back(prompt.params["prompt"]))
+
+
+def _how(answer: Answer) -> Steered:
+    """Return what an agent's answer says that it made of the words."""
+    match answer:
+        case Ok({"outcome": "injected" | "startedNewTurn"}):
+            return Steered.JOINED
+        case Ok({"outcome": "promptRequired" | "failed"}):
+            return Steered.NOT_TAKEN
+        case Err(error) if error.code in _REFUSALS:
+            return Steered.NOT_TAKEN
+        case _:
+            return Steered.UNKNOWN

@@ -1,0 +1,1 @@
+"""The title of a session."""

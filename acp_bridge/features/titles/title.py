@@ -1,0 +1,130 @@
+"""The title under which a session is listed: the user's, else the agent's, else the first words.
+
+A title that the user gave stays: whatever the agent says later is shown and kept with that one in
+its place.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from acp_bridge.core import errors
+from acp_bridge.core.clients.client import ClientRequest
+from acp_bridge.core.journal import UNSET, Journal, JournalError, SessionJournal, Unset
+from acp_bridge.core.protocol import INFO_UPDATE, Json
+from acp_bridge.core.runtime.log import event
+from acp_bridge.core.session.core import Core
+from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.updates import notices
+
+#: characters of a title that is made of a prompt.
+_LENGTH = 80
+#: characters of a title that the user gives.
+_OWN_LENGTH: Final = 200
+#: the journal's key under which it stands that the user gave the title.
+_OWN: Final = "titled"
+
+
+class Title:
+    """Keeps one session's title in the journal and its listing."""
+
+    def __init__(
+        self,
+        core: Core,
+        listing: Journal,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+    ) -> None:
+        """`listing` has the rows of all sessions."""
+        self._core = core
+        self._transcript = transcript
+        self._journal = journal
+        self._own: str | None = None
+        with suppress(JournalError):  # then nobody can know
+            self._own = journal.info.title if journal.get(_OWN) else None
+        self._listing = listing
+        self._session_id = journal.info.session_id
+        #: the title to be kept next, if any; whether something is to be kept, and is being kept.
+        self._wanted: str | Unset | None = UNSET
+        self._due = self._keeping = False
+        self._known = journal.info.title is not None
+        self._listed = journal.info.prompted
+        #: no prompt changes the title or the listing any more.
+        self.settled = self._known and self._listed
+
+    def note_prompt(self, params: Json) -> None:
+        """Title the session by the first prompt with words, if it has no title.
+
+        With the first prompt that the journal took a session is listed, title or none.
+        """
+        if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
+            self._set(_sound(title))
+        elif not self._listed:
+            self._keep_soon()
+        self._listed = self._journal.info.prompted
+        self.settled = self._known and self._listed
+
+    def note_update(self, update: Json) -> Json:
+        """Note a title that the agent's `session_info_update` gives or takes away.
+
+        Returns the update as it is to be shown.
+        """
+        if "title" not in update:
+            return update
+        if self._own is not None:
+            return {**update, "title": self._own}
+        title = update["title"]
+        self._set(_sound(title) if isinstance(title, str) else None)
+        return update
+
+    def take(self, request: ClientRequest) -> None:
+        """Give the session the title of an `_acp_bridge/title` and answer it; raises RpcError."""
+        self._transcript.end_quiet(request.client)
+        given = request.params.get("title")
+        title = self.set_own(given) if isinstance(given, str) else ""
+        if not title:
+            raise errors.invalid("must be a text", "title")
+        self._transcript.then(request.client, lambda: request.answer({"title": title}))
+
+    def set_own(self, given: str) -> str:
+        """Give the session the user's title; returns it as it is kept, or "" if it has no words."""
+        title = _sound(notices.summary([{"text": given}], _OWN_LENGTH))
+        if title:
+            self._own = title
+            try:
+                self._journal.set(_OWN, True)
+            except JournalError as exc:
+                event("journal.failed", session=self._session_id, what=exc)
+            self._set(title)
+            told = {"sessionUpdate": INFO_UPDATE, "title": title}
+            self._transcript.show({"update": told})
+        return title
+
+    def _set(self, title: str | None) -> None:
+        self._known = True
+        self._wanted = title
+        self._keep_soon()
+
+    def _keep_soon(self) -> None:
+        self._due = True
+        if not self._keeping:
+            self._keeping = True
+            self._core.spawn(self._keep)
+
+    async def _keep(self) -> None:
+        """Keep the newest title: an agent may give more of them than the listing can take."""
+        try:
+            while self._due:
+                title, self._wanted, self._due = self._wanted, UNSET, False
+                try:
+                    await self._listing.touch(self._session_id, title=title)
+                except JournalError as exc:
+                    event("journal.failed", session=self._session_id, what=exc)
+        finally:
+            self._keeping = False
+
+
+def _sound(title: str) -> str:
+    """Return a title as the journal takes it: halves of surrogate pairs become question marks."""
+    return title.encode(errors="replace").decode()

@@ -1,0 +1,1 @@
+"""A turn in which the agent falls silent."""

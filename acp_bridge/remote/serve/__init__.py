@@ -1,0 +1,1 @@
+"""`acp-bridge serve`: clients from elsewhere."""

@@ -1,0 +1,1 @@
+"""How other clients come: the socket, and sessions of other bridges."""

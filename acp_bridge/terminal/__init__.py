@@ -1,0 +1,1 @@
+"""What people run in a terminal."""

@@ -1,0 +1,210 @@
+"""`acp-bridge` without a command: serve the client on stdin and stdout.
+
+The bridge itself is imported last: neither `--help` nor a wrong option waits for it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from acp_bridge.core.agents import guard
+from acp_bridge.core.agents.environment import HANDED_ON
+from acp_bridge.core.runtime import keep, log, waits
+from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
+from acp_bridge.core.settings import Settings
+from acp_bridge.terminal.cli.options import Options, data_folder, parse
+from acp_bridge.terminal.cli.own_agent import hindrance, lacks_extra
+from acp_bridge.terminal.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
+
+#: seconds between switches of threads. With the interpreter's default of 5 ms a worker thread that
+#: merges the journal would delay the event loop by that much.
+_SWITCH_INTERVAL: Final = 0.0005
+
+_AT_A_TERMINAL: Final = (
+    "acp-bridge speaks ACP on stdin and stdout: an editor starts it. Ctrl-D ends it.\n"
+    "'acp-bridge chat' talks with an agent here, 'acp-bridge demo' shows what the bridge does.\n"
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve the client on stdin and stdout until it leaves; returns the exit code."""
+    try:
+        options = parse(arguments, os.environ)
+    except SystemExit as exc:
+        return exc.code if isinstance(exc.code, int) else 2
+    if options.settings.home != data_folder(None):  # also one of the client's environment
+        OWN_COMMANDS.use_home(str(options.settings.home))
+    if not options.own_agent and _at_a_terminal():
+        _withhold(options.settings)
+        return _become(options.settings.command)
+    if sys.stdin is not None and sys.stdin.isatty():
+        sys.stderr.write(_AT_A_TERMINAL)
+        options = replace(options, settings=replace(options.settings, keep=0.0))
+    if not options.settings.keep:
+        return _serve(options, None)
+    return _serve_kept(options)
+
+
+def _serve_kept(options: Options) -> int:
+    """Fork a process that may outlive this one, and serve in it (`--keep`); this one waits for it.
+
+    Returns the exit code, in the new process only.
+    """
+    folder = None
+    with suppress(OSError):  # it was removed
+        folder = os.getcwd()
+    try:
+        waiter = keep.detach()
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge: no process for --keep: {exc.strerror}\n")
+        return 1
+    code = 1
+    try:
+        code = _serve(replace(options, settings=replace(options.settings, folder=folder)), waiter)
+    except Exception:
+        log.logger.exception("the bridge has failed")
+    finally:
+        waiter.let_go(code)
+    return code
+
+
+def _at_a_terminal() -> bool:
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _withhold(settings: Settings) -> None:
+    """Keep the journal's database out of the environment of every process started from now on."""
+    if settings.journal is not None:
+        HANDED_ON.withhold_database()
+
+
+def _become(command: Sequence[str]) -> int:
+    """Replace this process by the agent; returns 127 if that fails.
+
+    It is for a bridge that a person starts in a terminal, to log in: a client tells the person to
+    run its configured command with the login's arguments added, which the agent is to get itself.
+    """
+    import signal
+
+    # Python ignores them, and an ignored signal stays ignored through exec.
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    try:
+        guard.mark()
+        os.execvpe(command[0], list(command), HANDED_ON.of(os.environ))
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge: {command[0]}: {exc.strerror}\n")
+    return 127
+
+
+def _open_log(options: Options) -> bool:
+    """Open the log; False, after a message on stderr, if the user's file can't be written."""
+    level, stderr = options.log_level or FILE_LEVEL, options.log_level or STDERR_LEVEL
+    try:
+        if options.log_file is None:
+            log.configure(level, options.log, stderr, rotated=True)
+        else:  # with --keep, stderr may lead nowhere once the client has left
+            log.configure(level, options.log_file, stderr if options.settings.keep else None)
+    except OSError as exc:
+        if options.log_file is None:  # stderr will do
+            log.configure(stderr, None)
+            log.logger.warning("%s can't be written: %s", options.log, exc.strerror)
+            return True
+        sys.stderr.write(f"acp-bridge: the log file can't be written: {exc.strerror}\n")
+        return False
+    return True
+
+
+def _has_its_agent(options: Options) -> bool:
+    """Return False, and log why, if this project's agent is wanted and can't be started."""
+    if not options.own_agent:
+        return True
+    why = hindrance(os.environ, options.packages, openhands=not options.settings.builtin)
+    if why is not None:
+        log.logger.error("%s", why)
+    return why is None
+
+
+def _has_its_database(options: Options) -> bool:
+    """Return False, and log why, if a database is wanted and nothing here can speak to it."""
+    if options.settings.journal is None:
+        return True
+    why = lacks_extra("psycopg", "postgres")
+    if why is not None:
+        log.logger.error("%s", why)
+    return why is None
+
+
+def _serve(options: Options, waiter: keep.Waiter | None) -> int:
+    if not can_serve(options):
+        return 2
+    import anyio
+
+    from acp_bridge import serving
+    from acp_bridge.core.wire.stdio import claim_stdio
+
+    try:
+        stdin, stdout = claim_stdio()
+    except OSError as exc:
+        sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
+        return 2
+    settings = settled(options)
+    anyio.run(serving.serve, settings, stdin, stdout, partial(leave_in_time, waiter), waiter)
+    return 0
+
+
+def can_serve(options: Options) -> bool:
+    """Open the log; return False, after a message, if it, agent or database can't be used."""
+    return _open_log(options) and _has_its_agent(options) and _has_its_database(options)
+
+
+def settled(options: Options) -> Settings:
+    """Prepare this process for serving, after all imports, and return the bridge's settings.
+
+    It adopts orphans, hides the journal's database from children, takes the PATH of the login
+    shell if that is wanted, and raises the limit of open files, which the settings then have.
+    """
+    from acp_bridge.core.agents.orphans import ORPHANS
+    from acp_bridge.core.runtime import open_files
+
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    ORPHANS.adopt()
+    _withhold(options.settings)
+    if options.settings.login_shell_path:
+        from acp_bridge.terminal.cli.login_shell import take_path
+
+        take_path()
+    settings = replace(options.settings, agent_files=open_files.raise_limit())
+    gc.freeze()  # loaded modules live as long as the process: don't scan them
+    gc.enable()
+    return settings
+
+
+def leave_in_time(waiter: keep.Waiter | None = None) -> None:
+    """Start a timer that ends the process if its closing takes too long (invariant P2).
+
+    An agent's tree that doesn't die may hold it up, which its guard goes on killing, or a thread
+    that waits for a disk. All that has to be kept is written by then. `waiter` is let go first.
+    """
+    import signal
+    import threading
+
+    def leave() -> None:
+        if waiter:
+            waiter.let_go(0)
+        os._exit(0)
+
+    timer = threading.Timer(waits.LEAVE, leave)
+    timer.daemon = True
+    try:
+        timer.start()
+    except RuntimeError:  # the system has no room for one more thread
+        signal.signal(signal.SIGALRM, lambda *_: leave())
+        signal.setitimer(signal.ITIMER_REAL, waits.LEAVE)

@@ -1,0 +1,196 @@
+"""A link tells whoever owns it of the end of its process, once, whoever ended it."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_bridge.core.agents.link import Link
+from acp_bridge.core.agents.process import Exit
+from acp_bridge.core.wire.jsonrpc import DEFAULT_LIMIT, Answer, Err, RpcError
+from tests.core.agents.scripted_process import Listener, linked
+from tests.support.waiting import until
+
+GONE = ("gone", Exit(7, None))
+
+
+async def test_the_owner_is_told_once_of_the_exit_and_once_of_the_dead_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = Listener()
+    async with linked(monkeypatch, owner) as (link, process):
+        assert link.started
+        process.die()
+        await link.dead.wait()
+        assert await link.kill()
+    assert owner.told == [GONE, "dead"]
+
+
+async def test_whoever_kills_the_tree_the_owner_is_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = Listener()
+    async with linked(monkeypatch, owner) as (link, process):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.kill)
+            tasks.start_soon(link.kill)
+            await until(lambda: owner.told)
+            process.die()
+        await link.dead.wait()
+    assert owner.told == [GONE, "dead"]
+
+
+@pytest.mark.hazard("P3", "Q12")
+async def test_an_owner_that_adopts_a_process_that_has_ended_is_told_at_once_and_of_its_tree_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Listener(), Listener()
+    async with linked(monkeypatch, first, parked=True) as (link, process):
+        process.exit()
+        await until(lambda: link.gone)
+        link.adopt(second)
+        assert second.told == [GONE]
+        process.die()
+        await link.dead.wait()
+    assert second.told == [GONE, "dead"]
+    assert first.told == [GONE]
+
+
+@pytest.mark.hazard("P3", "Q12")
+async def test_an_owner_that_adopts_a_process_whose_tree_is_dead_is_told_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Listener(), Listener()
+    async with linked(monkeypatch, first, parked=True) as (link, process):
+        update = {"sessionId": "s", "update": {"sessionUpdate": "plan"}}
+        process.says({"method": "session/update", "params": update})
+        link.agent_session_id = "s"
+        process.die()
+        await link.dead.wait()
+        link.adopt(second)
+    assert second.told == [("update", update["update"]), GONE, "dead"]
+
+
+async def test_an_owner_that_has_the_process_already_is_not_told_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = Listener()
+    async with linked(monkeypatch, owner) as (link, process):
+        process.die()
+        await link.dead.wait()
+        link.adopt(owner)
+    assert owner.told == [GONE, "dead"]
+
+
+@pytest.mark.hazard("P12")
+async def test_a_tree_that_outlives_the_kill_is_called_dead_when_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Listener(), Listener()
+    async with linked(monkeypatch, first) as (link, process):
+        process.immortal = True
+        assert not await link.kill()
+        process.exit()
+        await until(lambda: link.gone)
+        link.adopt(second)
+        assert not await link.kill()
+        assert (first.told, second.told) == ([GONE], [GONE])
+        process.die()
+        await until(lambda: link.dead.is_set())
+    assert second.told == [GONE, "dead"]
+
+
+async def test_an_open_request_keeps_its_origin_and_gets_an_error_when_the_process_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    origin, answers = object(), list[Any]()
+    async with linked(monkeypatch, Listener()) as (link, process):
+        request_id = link.request_for(origin, "session/prompt", {}, answers.append)
+        link.request_for(None, "session/list", {}, answers.append)
+        assert dict(link.on_behalf) == {request_id: origin}
+        process.says({"id": request_id, "result": 5})
+        await until(lambda: answers)
+        assert dict(link.on_behalf) == {}
+        process.die()
+        await link.dead.wait()
+        link.request_for(origin, "session/prompt", {}, answers.append)
+        assert dict(link.on_behalf) == {}
+        with pytest.raises(RpcError, match=r"has ended \(exit code 7\)"):
+            await link.ask_for(origin, "session/prompt", {})
+    assert [type(answer).__name__ for answer in answers] == ["Ok", "Err", "Err"]
+
+
+@pytest.mark.hazard("P16")
+async def test_an_answer_that_is_too_long_is_said_to_be_the_agents_and_how_long_it_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[Answer] = []
+    async with linked(monkeypatch, Listener()) as (link, process):
+        request_id = link.request_for(None, "session/list", {}, answers.append)
+        link.peer.feed(b'{"id":%d,"result":"%s"}\n' % (request_id, b"x" * DEFAULT_LIMIT))
+        process.die()
+    said = "the agent's answer can't be read: the line is longer than 67108864 bytes"
+    assert answers == [Err(RpcError(-32603, said))]
+
+
+@pytest.mark.hazard("P15")
+async def test_answers_of_any_size_are_no_flood_while_the_session_has_no_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner, big = Listener(), "x" * 2_000_000
+    async with linked(monkeypatch, owner, parked=True) as (link, process):
+        for number in range(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(link.ask, "session/list", {})
+                answer = {"id": number + 2, "result": {"sessions": [big]}}
+                await anyio.to_thread.run_sync(process.says, answer)
+        assert owner.told == []
+
+
+@pytest.mark.hazard("C7", "P15")
+async def test_a_new_owner_is_told_though_the_one_before_waits_for_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Waits(Listener):
+        """Has no room, ever."""
+
+        async def room(self, link: Link) -> None:
+            await anyio.sleep_forever()
+
+    async with linked(monkeypatch, Waits()) as (link, process):
+        link.agent_session_id = "s"
+        owner = Listener()
+        link.adopt(owner)
+        for number in range(2):
+            update = {"sessionId": "s", "update": {"number": number}}
+            process.says({"method": "session/update", "params": update})
+        await until(lambda: len(owner.told) == 2)
+        assert owner.told == [("update", {"number": 0}), ("update", {"number": 1})]
+
+
+@pytest.mark.hazard("V6")
+@pytest.mark.parametrize("ours", [True, False])
+async def test_only_an_agent_of_this_project_marks_notices_and_calls_and_sets_no_other_mark(
+    monkeypatch: pytest.MonkeyPatch, ours: bool
+) -> None:
+    class Keeper(Listener):
+        def on_update(self, link: Link, params: Any) -> None:
+            self.told.append(params.get("_meta"))
+
+    owner = Keeper()
+    marks = [
+        {"notice": True, "decided": {"decision": "allow"}, "assumed": True, "feedback": True},
+        {"ran": False, "cursor": "c"},
+        {"notice": "yes", "ran": 0},
+    ]
+    async with linked(monkeypatch, owner, ours=ours) as (link, process):
+        link.agent_session_id = "s"
+        for own in marks:
+            update = {"sessionUpdate": "agent_message_chunk"}
+            params = {"sessionId": "s", "update": update, "_meta": {"acp_bridge": own, "x": 1}}
+            process.says({"method": "session/update", "params": params})
+        await until(lambda: len(owner.told) == 3)
+        told = list(owner.told)
+        process.die()
+    kept: list[Any] = [{"notice": True}, {"ran": False}, None] if ours else [None] * 3
+    assert told == [{"x": 1, **({"acp_bridge": each} if each else {})} for each in kept]

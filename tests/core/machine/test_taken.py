@@ -1,0 +1,82 @@
+"""A session that another bridge has taken: nothing of it lives here, then clients are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from acp_bridge.core.machine.effects import (
+    CloseAgent,
+    CloseCards,
+    Closed,
+    Failure,
+    Kill,
+    Release,
+    RunHooks,
+    StopHooks,
+    TellTaken,
+)
+from acp_bridge.core.machine.events import (
+    AgentAnswered,
+    Cancel,
+    Close,
+    HookBegan,
+    HookEnded,
+    HooksDone,
+    Moment,
+    Taken,
+    Timer,
+    TreeDead,
+    Warm,
+)
+from tests.core.machine.bench import Bench, cancelled, failed
+
+TAKEN = Taken("taken")
+
+
+@pytest.mark.hazard("N3", "P1")
+def test_its_process_is_killed_at_once_and_clients_are_told_when_that_is_dead() -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    assert bench.do(TAKEN) == [Kill(1)]
+    assert bench.do(AgentAnswered(1, 1, "late")) == []
+    ended = [CloseCards(), failed(1, Failure.TAKEN, "taken")]
+    unsent = failed(2, Failure.NOT_BEGUN, "taken")
+    assert bench.dead() == [Release(1), TellTaken("taken"), *ended, unsent]
+    assert bench.do(TAKEN, Warm()) == []
+
+
+@pytest.mark.hazard("N3", "C10")
+def test_clients_are_told_when_its_hooks_are_dead_as_well() -> None:
+    bench = Bench(hooks=frozenset(Moment))
+    assert bench.prompt(1) == [RunHooks(1, Moment.PROMPT)]
+    bench.do(HookBegan(1))
+    assert bench.do(TAKEN) == [StopHooks(), Kill(1)]
+    assert bench.do(TreeDead(1), HooksDone(1)) == [Release(1)]
+    told = [TellTaken("taken"), failed(1, Failure.NOT_BEGUN, "taken")]
+    assert bench.do(HookEnded(1)) == told
+
+
+@pytest.mark.hazard("N3")
+def test_an_agent_that_was_let_end_by_itself_is_killed_at_once() -> None:
+    bench = Bench()
+    assert bench.do(Close()) == [CloseAgent(1)]
+    assert bench.do(TAKEN) == [Kill(1)]
+    assert bench.dead() == [Release(1), Closed()]
+
+
+@pytest.mark.hazard("N3", "C1")
+def test_a_turn_that_is_being_cancelled_is_killed_and_answered_as_cancelled() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(Cancel())
+    assert bench.do(TAKEN) == [Kill(1)]
+    assert bench.dead() == [Release(1), TellTaken("taken"), CloseCards(), cancelled(1)]
+
+
+def test_clients_are_told_in_time_of_a_process_that_does_not_die() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(TAKEN)
+    ended = [TellTaken("taken"), CloseCards(), failed(1, Failure.TAKEN, "taken")]
+    assert bench.fire(Timer.KILL) == ended
+    assert bench.do(Close()) == [Kill(1)]

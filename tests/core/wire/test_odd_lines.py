@@ -1,0 +1,204 @@
+"""What other people's programs really write: odd ids, odd bytes, odd errors."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_bridge.core.wire.jsonrpc import (
+    Answer,
+    Decoder,
+    Err,
+    Malformed,
+    Ok,
+    RpcError,
+    encode,
+    known_id,
+    read_answer,
+    request,
+    response,
+)
+from tests.core.wire.json_values import values
+from tests.core.wire.test_peer import Conversation
+
+BOM = b"\xef\xbb\xbf"
+SAID = b'{"jsonrpc":"2.0","method":"m","params":"%s"}'
+
+
+def decoded(data: bytes) -> list[Any]:
+    return Decoder().feed(data)
+
+
+def messages(data: bytes) -> list[Any]:
+    return [each for each in decoded(data) if not isinstance(each, Malformed)]
+
+
+def said(data: bytes) -> list[str]:
+    return [each["params"] for each in messages(data)]
+
+
+# --- ids ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.hazard("Q9")
+def test_an_answer_whose_id_came_back_as_a_text_ends_its_request_once() -> None:
+    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    for _ in range(5):
+        talk.peer.request("a", {}, answers.append)
+    talk.hear(response("5", "x"), response(5, "y"), response("5", "z"))
+    assert answers == [Ok("x")]
+
+
+def test_a_text_that_is_known_itself_is_taken_before_its_number() -> None:
+    assert known_id("5", {"5": 1, 5: 2}) == "5"
+    assert known_id(5, {"5": 1}) == "5"
+    assert known_id("5", {5: 1}) == 5
+    for odd in ("05", "+5", "5.0", " 5", "\u0665", "", "9" * 5000, "-5"):
+        assert known_id(odd, {5: 1, -5: 1}) == odd
+
+
+@pytest.mark.hazard("Q9")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":null,"params":null,"result":"x","error":null}',
+        b'{"jsonrpc":"2.0","id":1,"method":"a","result":"x"}',
+        b'{"jsonrpc":"2.0","id":"1","method":"","params":null,"result":"x"}',
+        b'[{"jsonrpc":"2.0","id":1,"result":"x"}]',
+        b'{"id":1.0,"result":"x","error":""}',
+        b'{"id":1,"result":"x","error":false}',
+    ],
+)
+def test_an_answer_with_more_members_than_one_has_is_an_answer(line: bytes) -> None:
+    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk.peer.request("a", {}, answers.append)
+    talk.peer.feed(line + b"\n")
+    assert answers == [Ok("x")]
+
+
+def test_a_request_with_the_members_of_an_answer_is_a_request() -> None:
+    talk, answers = Conversation(), list[Answer]()
+    talk.peer.request("a", {}, answers.append)
+    talk.hear({**request(1, "b", {"x": 1}), "result": None, "error": None})
+    talk.hear({**request(1.5, "b"), "result": None, "error": None})
+    assert [call.method for call in talk.handler.told if call != "end"] == ["b", "b"]
+    assert answers == []
+
+
+# --- bytes --------------------------------------------------------------------------------------
+
+
+def test_a_byte_order_mark_at_the_beginning_is_dropped() -> None:
+    assert said(BOM + SAID % b"a" + b"\n" + SAID % b"b" + b"\n") == ["a", "b"]
+    assert decoded(BOM + b"\n") == []
+    decoder = Decoder()
+    found = [each for byte in BOM + SAID % b"a" + b"\n" for each in decoder.feed(bytes([byte]))]
+    assert [each["params"] for each in found if not isinstance(each, Malformed)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"caf\xe9", "caf\ufffd"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"\xe2\x82", "\ufffd"),
+        (b"\xed\xa0\x80", "\ufffd\ufffd\ufffd"),
+        (b"a\tb\x1b[0m\x00", "a\tb\x1b[0m\x00"),
+        (b"\\ud800\xff", "\ud800\ufffd"),
+    ],
+)
+def test_a_byte_that_is_not_utf_8_and_a_raw_control_character_cost_nothing_else(
+    raw: bytes, text: str
+) -> None:
+    assert said(SAID % raw + b"\n") == [text]
+
+
+def test_a_number_that_json_does_not_have_costs_nothing_else() -> None:
+    (found,) = messages(b'{"method":"m","params":[NaN,Infinity,-Infinity,1]}\n')
+    assert found["params"] == [None, math.inf, -math.inf, 1]
+    assert encode(found) == b'{"method":"m","params":[null,1e999,-1e999,1]}\n'
+
+
+@pytest.mark.parametrize("between", [b"", b" ", b"\r", BOM, b"\x1b[2K", b"50% ", b"log: [1] {x} "])
+def test_messages_on_one_line_are_all_read_also_behind_other_text(between: bytes) -> None:
+    line = between.join(SAID % each for each in (b"a", b"b", b"c"))
+    assert said(line + b"\n") == ["a", "b", "c"]
+    assert said(between + line + b"\n") == ["a", "b", "c"]
+
+
+def test_the_message_behind_one_that_was_cut_off_is_read() -> None:
+    assert said(SAID[:40] + SAID % b"a" + b"\n") == ["a"]
+    assert said(SAID % b"a" + SAID[:40] + b"\n") == ["a"]
+
+
+def test_several_answers_on_one_line_and_a_spoiled_one_behind_them_end_their_requests() -> None:
+    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    for _ in range(3):
+        talk.peer.request("a", {}, answers.append)
+    talk.peer.feed(b'{"id":1,"result":1}{"id":"2","result":2}{"id":3,"result":{"x":}}\n')
+    assert answers[:2] == [Ok(1), Ok(2)]
+    assert isinstance(answers[2], Err)
+
+
+def test_a_line_full_of_beginnings_is_given_up_soon() -> None:
+    line = b'{"jsonrpc":' * 100_000
+    assert all(isinstance(each, Malformed) for each in decoded(line + b"\n"))
+
+
+@given(st.lists(values, min_size=1, max_size=3), st.binary(max_size=12))
+def test_whatever_stands_behind_messages_on_their_line_they_are_read(
+    params: list[Any], behind: bytes
+) -> None:
+    line = b"".join(encode({"method": "m", "params": each})[:-1] for each in params)
+    found = messages(line + behind.replace(b"\n", b"").replace(b"{", b"") + b"\n")
+    assert repr([each["params"] for each in found]) == repr(params)
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "overloaded",
+        {"error": "overloaded"},
+        {"code": "E1", "details": "overloaded"},
+        {"data": {"message": "overloaded"}},
+        {"message": {"text": 1, "message": "overloaded"}},
+        {"message": None, "reason": "overloaded"},
+        ["overloaded"],
+    ],
+)
+def test_the_words_of_an_error_are_kept_in_whatever_form_they_come(error: object) -> None:
+    answer = read_answer({"id": 1, "error": error})
+    assert answer == Err(RpcError(-32603, "overloaded"))
+
+
+@pytest.mark.parametrize("code", ["-32000", -32000.0, -32000])
+def test_the_code_of_an_error_is_read_in_whatever_form_it_comes(code: object) -> None:
+    answer = read_answer({"id": 1, "error": {"code": code, "message": "log in"}})
+    assert isinstance(answer, Err)
+    assert answer.error.code == -32000
+
+
+@pytest.mark.parametrize("result", [None, {}])
+def test_an_error_beside_a_result_is_an_error(result: object) -> None:
+    answer = read_answer({"id": 1, "result": result, "error": "denied"})
+    assert answer == Err(RpcError(-32603, "denied"))
+
+
+# --- what goes out ------------------------------------------------------------------------------
+
+
+@pytest.mark.hazard("T3")
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85"])
+def test_no_reader_finds_the_end_of_a_line_inside_of_one(end: str) -> None:
+    message = {"method": "m", f"k{end}": [f"ä{end}\\{end}", "\ud800"]}
+    for told in (message, {"v": f"ä{end}"}):
+        line = encode(told)
+        assert len(line.decode().splitlines()) == 1
+        assert json.loads(line) == told
+        assert messages(line.replace(b"v", b"method", 1)) or told is message
