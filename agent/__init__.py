@@ -1,8 +1,8 @@
 """The built-in agent: an ordinary ACP agent on the official SDK.
 
 It works alone in an editor (`python -m agent`) and behind the bridge, which starts it as a process.
-It imports of the bridge `acp_bridge.core.wire` for its stdio, the error codes, and nothing else. The
-rooms, from the wire inwards; each imports only from those below it:
+It imports of the bridge `acp_bridge.core.wire` for its stdio, the error codes, and nothing else.
+The rooms, from the wire inwards; each imports only from those below it:
 
     serve/         one connection: requests in, results and errors out
     session/       one session: its prompts in order, its options, what it was opened with

@@ -1,7 +1,7 @@
 """A process behind a guard of the bridge's, which kills its whole tree.
 
-`acp_bridge.core.agents.guard` does the work, as for whole agents: it adopts every descendant, so that
-none escapes by a session or a process group of its own, and it kills the tree also when this
+`acp_bridge.core.agents.guard` does the work, as for whole agents: it adopts every descendant, so
+that none escapes by a session or a process group of its own, and it kills the tree also when this
 process dies.
 
 Invariants

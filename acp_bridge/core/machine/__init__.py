@@ -1,8 +1,8 @@
 """The turn machine of one session: events go in, effects come out, and nothing is awaited. SANS-IO.
 
-Nothing here knows a clock, a process or JSON. The shell around the machine (`acp_bridge/core/session/`)
-gives it events (`events.py`), performs the effects that it asks for (`effects.py`), and reads after
-each step what the session permits now (`Snapshot` in `states.py`).
+Nothing here knows a clock, a process or JSON. The shell around the machine, `core/session/`, gives
+it events (`events.py`), performs the effects that it asks for (`effects.py`), and reads after each
+step what the session permits now (`Snapshot` in `states.py`).
 
 - `states.py`: which state follows which, its deadlines, what it permits, and what keeps prompts
   from being sent;

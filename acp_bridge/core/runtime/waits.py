@@ -1,8 +1,8 @@
 """The waits that depend on one another, in seconds, and which of them must be below which.
 
 Each comment begins with what has to happen within that time, or happens after it.
-tests/core/runtime/test_waits.py holds the order. settings.py takes its defaults from here, so that a
-test may shorten them for one bridge. The guard runs by itself and keeps its own, which that test
+tests/core/runtime/test_waits.py holds the order. settings.py takes its defaults from here, so that
+a test may shorten them for one bridge. The guard runs by itself and keeps its own, which that test
 compares.
 """
 

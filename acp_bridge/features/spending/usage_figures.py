@@ -45,7 +45,8 @@ class Figures:
     since: tuple[int, ...] = ()
 
 
-#: by the agent's name for itself; tests/features/spending/usage_figures.json has what was recorded of them.
+#: by the agent's name for itself; what was recorded of them is in
+#: tests/features/spending/usage_figures.json.
 _AGENTS: Final = {
     "@agentclientprotocol/claude-agent-acp": Figures(Span.TURN, Span.SESSION),
     "@agentclientprotocol/codex-acp": Figures(tokens=Span.TURN, since=(2, 6)),

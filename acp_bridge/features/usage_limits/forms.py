@@ -2,7 +2,8 @@
 
 - It is recognised by the answer to the prompt and by the agent's `_meta`, never by words. No two
   agents tell it alike: each form here was recorded from the agent that has it
-  (tests/features/usage_limits/usage_limits.json). Of an agent that is not in the table nothing is guessed.
+  (tests/features/usage_limits/usage_limits.json). Nothing is guessed of an agent that is not in the
+  table.
 - An agent's clock and units are its own: a time that can't be the reset of a limit is none.
 """
 

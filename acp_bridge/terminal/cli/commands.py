@@ -36,7 +36,7 @@ class Command:
         return parser
 
     def _of_module(self, name: str) -> Any:
-        return getattr(import_module(f"acp_bridge.{self.module}"), name)
+        return getattr(import_module(f"acp_bridge.terminal.{self.module}"), name)
 
 
 #: what other tools call a command, and its name here.
@@ -53,74 +53,70 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
 }
 _ANSWER: Final = "answer what the agent asks"
 COMMANDS: Final[Mapping[str, Command]] = {
-    "chat": Command("talk with an agent in this terminal", "terminal.commands.chat"),
-    "attach": Command(
-        "see one in this terminal, and take part in it", "terminal.commands.attach", "[ID]"
-    ),
+    "chat": Command("talk with an agent in this terminal", "commands.chat"),
+    "attach": Command("see one in this terminal, and take part in it", "commands.attach", "[ID]"),
     "run": Command(
         "one prompt from a script: the answer on stdout, exit codes",
-        "terminal.commands.run_command",
+        "commands.run_command",
         '"PROMPT"',
     ),
-    "sessions": Command("list them", "terminal.commands.reading", "", "sessions"),
-    "show": Command("the transcript of one", "terminal.commands.reading", "[ID]", "show"),
-    "cost": Command("what they have cost, as far as agents tell it", "terminal.commands.cost"),
+    "sessions": Command("list them", "commands.reading", "", "sessions"),
+    "show": Command("the transcript of one", "commands.reading", "[ID]", "show"),
+    "cost": Command("what they have cost, as far as agents tell it", "commands.cost"),
     "export": Command(
         "write one into a file, to take it elsewhere",
-        "terminal.commands.bundle",
+        "commands.bundle",
         "ID FILE",
         "export_session",
     ),
-    "import": Command(
-        "make one of such a file", "terminal.commands.bundle", "FILE", "import_session"
-    ),
+    "import": Command("make one of such a file", "commands.bundle", "FILE", "import_session"),
     "journal": Command(
         "copy all of them into a database, or out of one",
-        "terminal.commands.journal.command",
+        "commands.journal.command",
         "copy FROM TO",
     ),
     "ps": Command(
-        "list them: what each does, what waits, what is asked", "terminal.commands.live", "", "ps"
+        "list them: what each does, what waits, what is asked", "commands.live", "", "ps"
     ),
-    "send": Command("put a prompt onto the queue of one", "terminal.commands.send", 'ID "PROMPT"'),
-    "cancel": Command("stop the turn that runs", "terminal.commands.live", "ID", "cancel"),
-    "approve": Command(_ANSWER, "terminal.commands.asked", "ID", "approve"),
-    "deny": Command(_ANSWER, "terminal.commands.asked", "ID", "deny"),
-    "close": Command("end it; it is kept", "terminal.commands.live", "ID", "close"),
-    "delete": Command("delete it for good", "terminal.commands.live", "ID", "delete"),
+    "send": Command("put a prompt onto the queue of one", "commands.send", 'ID "PROMPT"'),
+    "cancel": Command("stop the turn that runs", "commands.live", "ID", "cancel"),
+    "approve": Command(_ANSWER, "commands.asked", "ID", "approve"),
+    "deny": Command(_ANSWER, "commands.asked", "ID", "deny"),
+    "close": Command("end it; it is kept", "commands.live", "ID", "close"),
+    "delete": Command("delete it for good", "commands.live", "ID", "delete"),
     "trust": Command(
-        "let a project's hooks and rules count (docs/hooks.md)", "terminal.commands.trust", "FOLDER"
+        "let a project's hooks and rules count (docs/hooks.md)", "commands.trust", "FOLDER"
     ),
     "permissions": Command(
         "how your rules decide about a command (docs/permissions.md)",
-        "terminal.commands.permissions",
+        "commands.permissions",
         "check|use",
     ),
-    "doctor": Command("look if all is well, and say what to do if not", "terminal.doctor.command"),
+    "doctor": Command("look if all is well, and say what to do if not", "doctor.command"),
     "key": Command(
-        "keep a key for the built-in agent, without showing it", "terminal.key.command", "[NAME]"
+        "keep a key for the built-in agent, without showing it", "key.command", "[NAME]"
     ),
     "setup": Command(
         "make an editor start this: what goes where, or written there",
-        "terminal.setup.command",
+        "setup.command",
         "EDITOR",
     ),
     "connect": Command(
         "work with a bridge on another machine: an editor starts it",
-        "terminal.commands.connect",
+        "commands.connect",
         "URL",
     ),
     "completion": Command(
         "complete commands and options in bash, zsh or fish",
-        "terminal.commands.completion",
+        "commands.completion",
         "SHELL",
     ),
     "serve": Command(
         "serve clients from elsewhere, with tokens (docs/remote.md)",
-        "terminal.commands.serve",
+        "commands.serve",
         "HOST:PORT",
     ),
-    "replay": Command("an agent that is made of a trace", "terminal.commands.replay", "FILE"),
-    "agent": Command("the built-in agent alone, without a bridge", "terminal.commands.agent"),
-    "demo": Command("show it working, offline, in under 20 seconds", "terminal.demo"),
+    "replay": Command("an agent that is made of a trace", "commands.replay", "FILE"),
+    "agent": Command("the built-in agent alone, without a bridge", "commands.agent"),
+    "demo": Command("show it working, offline, in under 20 seconds", "demo"),
 }
