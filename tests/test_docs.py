@@ -218,9 +218,13 @@ def test_every_file_that_is_named_exists(path: Path) -> None:
 @pytest.mark.parametrize("package", ["acp_bridge", "agent"])
 def test_the_architecture_says_what_every_folder_and_module_holds(package: str) -> None:
     rows = re.findall(r"^\| (`.*?) \|", text(ROOT / "docs" / "architecture.md"), re.MULTILINE)
-    described = set(re.findall(rf"`{package}/([\w.]+)/?`", "\n".join(rows)))
-    there = {p.name for p in (ROOT / package).iterdir() if p.suffix == ".py" or any(p.glob("*.py"))}
-    assert described == there - {"__init__.py"}
+    described = set(re.findall(rf"`({package}/[\w./]+?)/?`", "\n".join(rows)))
+    top = ROOT / package
+    for module in top.rglob("*.py"):
+        path = module.relative_to(ROOT)
+        if module.name != "__init__.py":
+            assert described & {str(path), *map(str, path.parents)}, path
+    assert all((ROOT / path).exists() for path in described)
 
 
 def row_of(agent: KnownAgent) -> str:

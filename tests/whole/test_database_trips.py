@@ -116,8 +116,8 @@ async def test_commands_that_read_all_sessions_take_few_round_trips_however_many
                 assert "session8" in await run("sessions", "--json", "--search", "afterwards")
                 assert "Session session7 can't be read" in await run("cost")
                 # Nor are there more of them on a new machine, of which this is the first command.
-                found = await run("sessions", "--json", "--search", "common", home="2")
-                assert len(found.splitlines()) == len(ids) - 1
+                elsewhere = await run("sessions", "--json", "--search", "common", home="2")
+                assert len(elsewhere.splitlines()) == len(ids) - 1
 
 
 async def test_a_bridge_sums_up_the_sessions_that_it_closes(world: World, server: Cluster) -> None:

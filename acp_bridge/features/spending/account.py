@@ -1,7 +1,7 @@
 """Keeps what the agent of one session tells of its usage, turn by turn, for `acp-bridge cost`.
 
-Nothing is counted here: what the figures mean is each agent's own (`usage_figures.py`), and a budget
-counts them (`budget.py`). What comes after the end of a turn is that turn's, until the
+Nothing is counted here: what the figures mean is each agent's own (`usage_figures.py`), and a
+budget counts them (`budget.py`). What comes after the end of a turn is that turn's, until the
 next one begins; what an agent tells before the first one belongs to none.
 """
 
