@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from acp_bridge.core import errors
-from acp_bridge.core.agents.process import Exit, StartFailed
+from acp_bridge.core.agents.process import Exit, Replaced, StartFailed
 from acp_bridge.core.agents.stderr import as_shown, cut
 from acp_bridge.core.protocol import INITIALIZE, ErrorCode
 from acp_bridge.core.wire.jsonrpc import UNSET, RpcError, loads
@@ -145,6 +145,8 @@ class Attempt:
 
         `spoke`: the process has started, and speaks no version of ACP that the bridge does.
         """
+        if isinstance(failed, Replaced):  # what reads tables may be gone, too
+            return Trouble(f"the agent could not be started: {failed}")
         fault = self._fault()
         if failed.by_file and fault is not None:
             advice = self._advice(missing=True) or fault.advice

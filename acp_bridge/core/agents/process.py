@@ -137,6 +137,17 @@ class GuardDied(StartFailed):
         super().__init__("its guard has ended", permanent=False)
 
 
+class Replaced(StartFailed):
+    """The files of this program are no longer there: another version was installed over it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another version of acp-bridge was installed while this one was running."
+            " Restart your editor, or the command that started this bridge",
+            permanent=True,
+        )
+
+
 # --- what the guard has in its care ---------------------------------------------------------------
 
 
@@ -180,7 +191,8 @@ class Tree:
     async def wait_started(self, command: str) -> None:
         """Wait until the guard reports the start of the agent; `command` is named in errors.
 
-        Raises StartFailed if the agent does not run, GuardDied if nobody knows whether it did.
+        Raises StartFailed if the agent does not run, GuardDied if nobody knows whether it did, and
+        Replaced if the guard's program is no longer there.
         """
         match await self._reports.first(self._signal_guard):
             case ["started", pid]:
@@ -188,7 +200,7 @@ class Tree:
             case ["failed", number]:
                 raise StartFailed.by_exec(int(number), command)
             case _:
-                raise GuardDied
+                raise GuardDied if os.path.exists(guard.__file__) else Replaced
 
     # --- life ----------------------------------------------------------------------------------
 
