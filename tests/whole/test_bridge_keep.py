@@ -230,7 +230,7 @@ async def test_agents_and_what_they_are_forked_from_start_where_the_client_has_s
 #: a bridge in which something fails that nothing expects.
 FAILS = """
 import sys
-from acp_bridge.core.bridge import serving
+from acp_bridge import serving
 from acp_bridge.__main__ import main
 async def serve(*_, **__):
     raise RuntimeError("broken on purpose")

@@ -39,6 +39,7 @@ def test_nothing_is_loaded_before_the_signals_are_taken() -> None:
     assert done.stdout.split() == [
         "acp_bridge",
         "acp_bridge.__main__",
+        "acp_bridge.core",
         "acp_bridge.core.runtime",
         "acp_bridge.core.runtime.signals",
     ]

@@ -257,7 +257,8 @@ async def test_a_call_that_is_not_understood_is_allowed_by_no_rule(tmp_path: Pat
 async def test_the_ordinary_commands_of_each_agent_are_allowed_and_no_more_than_those(
     tmp_path: Path,
 ) -> None:
-    recorded = json.loads((Path(__file__).parents[2] / "policy/recorded_calls.json").read_text())
+    calls = Path(__file__).parents[2] / "features/rules/recorded_calls.json"
+    recorded = json.loads(calls.read_text())
     runs = [each["call"] for each in recorded if each["call"]["kind"] == "execute"]
     async with ruled(tmp_path, 'allow = ["Bash(npm test *)", "Bash(cat *)"]') as it:
         for call in runs:
