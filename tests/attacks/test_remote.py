@@ -47,7 +47,7 @@ VOUCHING = f"""
 import ctypes, pathlib, sys
 sys.path.insert(0, sys.argv.pop())
 home = pathlib.Path(sys.argv.pop())
-from acp_bridge.remote import control
+from acp_bridge.remote.serve import control
 {COME}
 connect = socket.socket.connect
 def connect_and_vouch(talk, address):
