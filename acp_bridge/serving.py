@@ -23,13 +23,23 @@ from acp_bridge.core.journal import Journal
 from acp_bridge.core.runtime import signals
 from acp_bridge.core.runtime.keep import Waiter
 from acp_bridge.core.runtime.log import event, logger
+from acp_bridge.core.session.feature import MakeFeature
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import NOTIFY_FILE, AgentProtocol, Settings
 from acp_bridge.core.wire.stdio import Reader, Writer
+from acp_bridge.features.spending import account
+from acp_bridge.features.usage_limits import hold
+from acp_bridge.features.watch import silence
 
 if TYPE_CHECKING:
     from acp_bridge.trace.trace import Trace
 
+#: the features of a session, in the order in which they are told.
+FEATURES: Final[tuple[MakeFeature, ...]] = (
+    account.made_for,
+    hold.made_for,
+    silence.made_for,
+)
 #: seconds for which a session of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0
 
@@ -97,7 +107,7 @@ async def _bridge(
                 parent = AgentParent(settings.parent, settings.folder, keys_file)
                 tasks.start_soon(parent.run)
             command = _command(settings, standing, parent, trace, deadline)
-            context = SessionContext(settings, journal, tasks, command)
+            context = SessionContext(settings, journal, tasks, command, features=FEATURES)
             _notify(context)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()

@@ -148,6 +148,11 @@ class Replaced(StartFailed):
         )
 
 
+def _is_replaced() -> bool:
+    """Return True if the files of this program are no longer where they were."""
+    return not os.path.exists(guard.__file__)
+
+
 # --- what the guard has in its care ---------------------------------------------------------------
 
 
@@ -200,7 +205,7 @@ class Tree:
             case ["failed", number]:
                 raise StartFailed.by_exec(int(number), command)
             case _:
-                raise GuardDied if os.path.exists(guard.__file__) else Replaced
+                raise Replaced if _is_replaced() else GuardDied
 
     # --- life ----------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from acp_bridge.core.machine.states import Passing, Standstill, State
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.clients.audience import Audience
 from acp_bridge.core.session.core import Core, Follower, SessionState
+from acp_bridge.core.session.feature import Features
 from acp_bridge.core.session.from_agent import FromAgent
 from acp_bridge.core.session.process.agent_processes import AgentProcesses
 from acp_bridge.core.session.process.restart import Provisional, Restart
@@ -37,10 +38,7 @@ from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import Settings
 from acp_bridge.features.hooks.in_session import SessionHooks
 from acp_bridge.features.queue_changes.changes import Changes
-from acp_bridge.features.spending.budget import Budget
 from acp_bridge.features.steering.steering import Steering
-from acp_bridge.features.usage_limits.hold import UsageLimit
-from acp_bridge.features.watch.silence import Silence
 
 logger = logging.getLogger(__name__)
 
@@ -91,14 +89,12 @@ class Effects:
     sleep: Sleep
     work: Work
     background: Background
-    silence: Silence
     prompts: Prompts
     turn: Turn
     steering: Steering
     changes: Changes
     pauses: Pauses
-    limit: UsageLimit
-    budget: Budget | None
+    features: Features
     hooks: SessionHooks
     deadlines: Deadlines
     from_agent: FromAgent
@@ -205,14 +201,9 @@ class Effects:
             who.append(self.provisional.follow)
         if now.standstill is not self.pauses.told:
             who.append(self.pauses.follow)
-        if self.limit.active:
-            who.append(self.limit.follow)
-        if self.budget:
-            who.append(self.budget.follow)
+        who += self.features.followers(before, after)
         if moved:
             who.append(self.work.follow)
-        if moved or now.standstill is not was.standstill:
-            who.append(self.silence.follow)
         stops = now.state is State.KILLING and was.state is not State.WORKING
         if self.prompts.waits_for_work and not (now.works or stops):
             who.append(self.prompts.end_waits_for_work)

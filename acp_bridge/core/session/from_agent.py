@@ -22,7 +22,6 @@ from acp_bridge.core.protocol import (
     SUBAGENT_UPDATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
-    USAGE_UPDATE,
     Json,
     as_object,
     is_state,
@@ -31,6 +30,7 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.clients.to_client import ToClient
 from acp_bridge.core.session.core import Core, SessionState
+from acp_bridge.core.session.feature import Features
 from acp_bridge.core.session.process.work import Work
 from acp_bridge.core.session.requests.to_agent import ToAgent
 from acp_bridge.core.session.requests.user_settings import UserSettings
@@ -43,11 +43,8 @@ from acp_bridge.core.updates.odd_updates import is_plain, mended
 from acp_bridge.core.updates.updates import Leak, Updates
 from acp_bridge.core.wire.jsonrpc import UNSET
 from acp_bridge.core.wire.peer import Call
-from acp_bridge.features.spending.account import Account
 from acp_bridge.features.steering.steering import Steering
 from acp_bridge.features.titles.title import Title
-from acp_bridge.features.usage_limits.hold import UsageLimit
-from acp_bridge.features.watch.silence import Silence
 
 
 class FromAgent:
@@ -70,9 +67,7 @@ class FromAgent:
         steering: Steering,
         subagents: Subagents,
         work: Work,
-        silence: Silence,
-        limit: UsageLimit,
-        account: Account,
+        features: Features,
         disturb: Callable[[], None] | None,
     ) -> None:
         """`disturb` notes that the agent has said something; None: the session never sleeps."""
@@ -82,7 +77,7 @@ class FromAgent:
         self._to_agent = to_agent
         self._steering = steering
         self._subagents, self._work = subagents, work
-        self._silence, self._limit, self._account = silence, limit, account
+        self._features = features
         self._disturb = disturb
         self._journal = journal
         self._updates = updates
@@ -255,7 +250,7 @@ class FromAgent:
                 self._disturb()
         if self._progress:
             self._progress = False
-            self._silence.note()
+            self._features.note_progress()
         self._transcript.flush()
         if self._outside:
             self._core.settle()  # a call may have ended on which it has worked
@@ -318,11 +313,8 @@ class FromAgent:
         announced = now.state is not State.RELOADING
         chosen.note_update(update, announced=announced)
         told_later = not announced and chosen.tells_later(update)
-        if update["sessionUpdate"] == USAGE_UPDATE:
-            self._limit.note_usage(update)
-            if announced:  # a replay repeats what was told before
-                self._account.note_usage(link, update)
-        elif update["sessionUpdate"] == INFO_UPDATE:
+        self._features.note_state(link, update, announced=announced)
+        if update["sessionUpdate"] == INFO_UPDATE:
             update = self._title.note_update(update)
         return None if again or told_later else update
 

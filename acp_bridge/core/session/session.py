@@ -37,6 +37,7 @@ from acp_bridge.core.session.clients.replay import Replay
 from acp_bridge.core.session.clients.to_client import ToClient
 from acp_bridge.core.session.core import Around, Core, new_machine
 from acp_bridge.core.session.effects import Deadlines, Effects
+from acp_bridge.core.session.feature import Features
 from acp_bridge.core.session.from_agent import FromAgent
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.process.agent_processes import AgentProcesses, ProcessPool
@@ -67,12 +68,8 @@ from acp_bridge.features.hooks.in_session import SessionHooks, moments_of
 from acp_bridge.features.queue_changes.changes import Changes
 from acp_bridge.features.repository.working_folder import WorkingFolder
 from acp_bridge.features.rules.found import FoundRules
-from acp_bridge.features.spending.account import Account
-from acp_bridge.features.spending.budget import Budget
 from acp_bridge.features.steering.steering import Steering
 from acp_bridge.features.titles.title import Title
-from acp_bridge.features.usage_limits.hold import UsageLimit
-from acp_bridge.features.watch.silence import Silence
 
 
 class Session:
@@ -104,18 +101,20 @@ class Session:
         words = queue_command.offered(context.capabilities)
         known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
         asking = Asking(journal.get(ASKING))
-        self._updates = updates = Updates(*known, Children(journal.get), asking)
+        self.updates = updates = Updates(*known, Children(journal.get), asking)
         self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)
-        self._prompts = prompts = Prompts(journal, shown, core, self._touch)
+        self.prompts = prompts = Prompts(journal, shown, core, self._touch)
         _follow(journal, core, shown)
         self.recovery = Recovery(journal, prompts, updates)
         deadline, rules = context.command.deadline, FoundRules(settings, workspace.cwd)
         self.folder = WorkingFolder(core, journal, deadline)
         self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules, deadline)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
+        made = [make(self, settings) for make in context.features]
+        self.features = features = Features([each for each in made if each])
 
         # The processes, and what clients ask of them.
         self._processes = processes = AgentProcesses(context, pool, lease, core)
@@ -139,15 +138,11 @@ class Session:
             can_steer=context.steers,
         )
         self._receipts = Receipts(core, journal, shown, prompts, pauses)
-        limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
         self.background = background = Background(core, updates, shown, patience)
-        amount = settings.budget
-        self.budget = budget = Budget(core, journal, shown, pauses, amount) if amount else None
-        account = Account(journal, chosen, budget)
         turn = Turn(
-            core, journal, shown, updates, prompts, memory, self.hooks, limit, background, account
+            core, journal, shown, updates, prompts, memory, self.hooks, features, background
         )
-        self._steering = steering = Steering(core, journal, shown, prompts, turn.join, self._unread)
+        self._steering = steering = Steering(core, journal, shown, prompts, turn.join, self.unread)
 
         # The clients that have the session.
         permissions = Permissions(self.hooks, rules, updates, shown.show)
@@ -176,14 +171,13 @@ class Session:
         )
         work = Work(core, updates, shown, background, settings)
         pacing = self.audience.pacing
-        silence = Silence(core, updates, shown, self._unread, settings)
         self._sleep = sleep = Sleep(
             core,
             settings.sleep_after,
             context.reloads,
             updates,
             memory,
-            self._unread,
+            self.unread,
             lambda: bool(ask.open),
             to_agent.notify,
         )
@@ -200,9 +194,7 @@ class Session:
             steering,
             Subagents(updates, shown),
             work,
-            silence,
-            limit,
-            account,
+            features,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
@@ -229,14 +221,12 @@ class Session:
             sleep=sleep,
             work=work,
             background=background,
-            silence=silence,
             prompts=prompts,
             turn=turn,
             steering=steering,
             changes=self.changes,
             pauses=pauses,
-            limit=limit,
-            budget=budget,
+            features=features,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),
             from_agent=from_agent,
@@ -299,7 +289,7 @@ class Session:
         """Set when nothing of the session is left."""
         return self.core.closed
 
-    def _unread(self) -> bool:
+    def unread(self) -> bool:
         """Return True while the process is not read, because a client doesn't read."""
         return self.audience.pacing.waits
 
@@ -311,7 +301,7 @@ class Session:
             agent_owes=bool(self.to_agent.passed) and self.to_agent.busy,
             journal_behind=self.journal.behind,
             background=self.background.listed,
-            in_background=bool(self.background.titles) or (rests and self._updates.works_on_a_call),
+            in_background=bool(self.background.titles) or (rests and self.updates.works_on_a_call),
         )
 
     # --- its end -------------------------------------------------------------------------------
@@ -338,11 +328,11 @@ class Session:
     async def _finish(self) -> None:
         try:
             if self.closing:
-                self._prompts.end_left_over(
+                self.prompts.end_left_over(
                     Failed(Failure.KEPT) if self._keeps_prompts else Cancelled()
                 )
             await self.hooks.end("close" if self.closing else "shutdown")
-            await self.folder.note(self._prompts.last_end, waits.REPOSITORY_AT_END)
+            await self.folder.note(self.prompts.last_end, waits.REPOSITORY_AT_END)
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)
@@ -367,10 +357,9 @@ class Session:
         if self.early is not None:
             self.early.add(request)
             return
-        if self.budget:
-            self.budget.hold()
+        self.features.take_words()
         words = queue_words(prompt := params["prompt"])
-        of_agent = words is not None and self._updates.command.is_agents(prompt)
+        of_agent = words is not None and self.updates.command.is_agents(prompt)
         if words is not None and self._queue.takes(words, agent_has_one=of_agent):
             self._queue.run(request, without_key(params), words)
             return
@@ -379,10 +368,10 @@ class Session:
         if name is not None and self._receipts.take(request, params, name):
             return
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
-        key = self._prompts.add(params, request)
+        key = self.prompts.add(params, request)
         interrupts, steers = asked == Delivery.INTERRUPT, asked == Delivery.STEER
         if steers:
-            self._prompts.get(key).delivery = "queued"  # until it has joined a turn
+            self.prompts.get(key).delivery = "queued"  # until it has joined a turn
         self.feed(ev.PromptReceived(key, interrupts, steers))
         if self.now.standstill is not Standstill.OPEN:
             self.pauses.note_prompt(request.client, interrupts=interrupts)
@@ -399,8 +388,7 @@ class Session:
         if self.early is not None:
             self.early.add(request)
         else:
-            if self.budget:
-                self.budget.hold()
+            self.features.take_words()
             self._steering.ask(request, params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
@@ -410,24 +398,24 @@ class Session:
         """
         if self.early and self.early.cancel_request(client, request_id):
             return True
-        key = self._prompts.key_of(client, request_id)
+        key = self.prompts.key_of(client, request_id)
         if key is not None:
-            if self._prompts.withdraw(key, client, request_id):
+            if self.prompts.withdraw(key, client, request_id):
                 return True
             self.feed(ev.CancelPrompt(key, self.audience.own(client) | {key}))
             return True
-        if any(each.is_of(client, request_id) for each in self._prompts.waits_for_work):
+        if any(each.is_of(client, request_id) for each in self.prompts.waits_for_work):
             self.feed(ev.Cancel(frozenset()))
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 
     def has_child(self, key: str) -> bool:
         """Return True if the session has, or had, the subagent of this key."""
-        return self._updates.children.get(key) is not None
+        return self.updates.children.get(key) is not None
 
     def cancel_child(self, client: Client, child_id: str) -> None:
         """Cancel a subagent's work for a client, if its agent lets it be cancelled."""
-        child, link = self._updates.children.get(child_id.removeprefix(self.id)), self.link
+        child, link = self.updates.children.get(child_id.removeprefix(self.id)), self.link
         has = self.transcript.view_of(client) is not None and client.may(Right.STOP)
         if child and child.can_cancel and has and link and child.agent_id in link.children:
             link.peer.notify(SESSION_CANCEL, {"sessionId": child.agent_id})
@@ -458,7 +446,7 @@ class Session:
         Raises JournalError.
         """
         await self._context.journal.touch(self.id)
-        await self.folder.note(self._prompts.last_end)
+        await self.folder.note(self.prompts.last_end)
 
 
 def _follow(journal: SessionJournal, core: Core, transcript: TranscriptOut) -> None:

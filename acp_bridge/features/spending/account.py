@@ -11,19 +11,23 @@ from secrets import token_hex
 from typing import Final
 
 from acp_bridge.core.agents.link import Link
-from acp_bridge.core.journal import JournalError, SessionJournal
+from acp_bridge.core.journal import JournalError
 from acp_bridge.core.journal.records import now
+from acp_bridge.core.machine.effects import Outcome
 from acp_bridge.core.protocol import (
     SET_MODEL,
     TOKENS,
+    USAGE_UPDATE,
     Json,
     as_object,
     own_meta,
     without_own_meta,
 )
 from acp_bridge.core.runtime.log import event
+from acp_bridge.core.session.core import SessionState
+from acp_bridge.core.session.feature import Feature, Parts
 from acp_bridge.core.session.requests import options
-from acp_bridge.core.session.requests.user_settings import UserSettings
+from acp_bridge.core.settings import Settings
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
 from acp_bridge.features.spending import spent as spending
 from acp_bridge.features.spending.budget import Budget
@@ -35,16 +39,16 @@ _LONGEST: Final = 200
 _MOST: Final = 100
 
 
-class Account:
+class Account(Feature):
     """Notes who ran each turn of a session, on which model, and the costs that were told in it."""
 
-    def __init__(
-        self, journal: SessionJournal, user_settings: UserSettings, budget: Budget | None
-    ) -> None:
+    states = frozenset({USAGE_UPDATE})
+
+    def __init__(self, session: Parts, budget: Budget | None) -> None:
         """No turn has run yet in this bridge."""
-        self._journal = journal
+        self._journal = session.journal
         self.budget = budget
-        self._settings = user_settings
+        self._settings = session.user_settings
         #: what is told before the first turn has a name of its own in each bridge.
         self._turn, self._began = f"0.{token_hex(4)}", now()
         self._costs: list[Json] = []
@@ -53,15 +57,40 @@ class Account:
         self._shown: Json | None = None
         self._model: object = None
 
+    def take_words(self) -> None:
+        """Hold the session if it has spent its budget."""
+        if self.budget:
+            self.budget.hold()
+
     def begin_turn(self, link: Link, seq: int) -> None:
         """Note that a turn begins, and which agent and model run it."""
         self._turn, self._began, self._costs, self._tokens = str(seq), now(), [], {}
         if self.budget:
             self.budget.begin_turn()
         self._keep(link)
+        if self.budget:
+            self.budget.look_at(link)
 
-    def note_usage(self, link: Link, update: Json) -> None:
+    def end_turn(self, outcome: Outcome) -> None:
+        """Tell the budget how a prompt ended."""
+        if self.budget:
+            self.budget.end_turn(outcome)
+
+    def concerned(self, before: SessionState, after: SessionState) -> bool:
+        """Return True if the session has a budget."""
+        return self.budget is not None
+
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Tell the budget of a change."""
+        if self.budget:
+            self.budget.follow(before, after)
+
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
         """Note the cost that a `usage_update` tells, in the place of a lower one before it."""
+        if announced:  # a replay repeats what was told before
+            self._note_usage(link, update)
+
+    def _note_usage(self, link: Link, update: Json) -> None:
         cost = as_object(update.get("cost"))
         amount, currency = cost.get("amount"), cost.get("currency")
         if not is_amount(amount) or not isinstance(currency, str) or len(currency) > _LONGEST:
@@ -79,7 +108,7 @@ class Account:
         if self.budget:
             self.budget.note(spending.told(0, kept, {}, None))
 
-    def take_tokens(self, link: Link, answer: Answer) -> Answer:
+    def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
         """Note the tokens that the built-in agent tells beside a prompt's answer.
 
         Returns the answer without them: only the bridge has asked for them.
@@ -119,3 +148,11 @@ class Account:
             self._model = chosen[0] if chosen else options.current(shown, SET_MODEL, {})
             self._shown = shown
         return self._model
+
+
+def made_for(session: Parts, settings: Settings) -> Feature:
+    """Return what keeps the costs of a session, with its budget if it has one.
+
+    Raises JournalError.
+    """
+    return Account(session, Budget(session, settings.budget) if settings.budget else None)

@@ -15,7 +15,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.core.agents.link import Link
-from acp_bridge.core.journal import JournalError, SessionJournal
+from acp_bridge.core.journal import JournalError
 from acp_bridge.core.journal.turns import ELSEWHERE
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.effects import Outcome, Replied
@@ -23,9 +23,8 @@ from acp_bridge.core.machine.states import Standstill, State
 from acp_bridge.core.protocol import Json, as_object
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.core import Core, SessionState
-from acp_bridge.core.session.prompts.pauses import Pauses
-from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.session.core import SessionState
+from acp_bridge.core.session.feature import Parts
 from acp_bridge.core.settings import Money
 from acp_bridge.core.wire.jsonrpc import Ok
 from acp_bridge.features.spending import notices as said
@@ -43,19 +42,12 @@ _DIGITS: Final = 9
 class Budget:
     """Counts what one session costs, and holds the session when its budget is spent."""
 
-    def __init__(
-        self,
-        core: Core,
-        journal: SessionJournal,
-        transcript: TranscriptOut,
-        pauses: Pauses,
-        budget: Money,
-    ) -> None:
+    def __init__(self, session: Parts, budget: Money) -> None:
         """Count what the session has cost until now. Raises JournalError."""
-        self._core = core
-        self._journal = journal
-        self._transcript = transcript
-        self._pauses = pauses
+        self._core = session.core
+        self._journal = journal = session.journal
+        self._transcript = session.transcript
+        self._pauses = session.pauses
         self._budget, self._currency = budget.amount, budget.currency
         #: the agent's totals before the last turn, and what all turns before that one have cost.
         self._totals: Totals = {}

@@ -20,29 +20,32 @@ import anyio
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.machine.states import Standstill
-from acp_bridge.core.protocol import Json, is_feedback
+from acp_bridge.core.protocol import USAGE_UPDATE, Json, as_object, is_feedback
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.core import Core, SessionState
-from acp_bridge.core.session.prompts.pauses import USAGE_LIMIT, Pauses
-from acp_bridge.core.session.prompts.prompts import Prompts
+from acp_bridge.core.session.core import SessionState
+from acp_bridge.core.session.feature import Feature, Parts
+from acp_bridge.core.session.prompts.pauses import USAGE_LIMIT
+from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import agent_trouble
-from acp_bridge.core.wire.jsonrpc import Answer
-from acp_bridge.features.usage_limits import forms as usage_limits
+from acp_bridge.core.wire.jsonrpc import Answer, Err
+from acp_bridge.features.usage_limits import forms
 from acp_bridge.features.usage_limits.forms import Limit
 
 #: how often the queue of a session goes on by itself while this bridge lives.
 MOST: Final = 5
 
 
-class UsageLimit:
+class UsageLimit(Feature):
     """Follows the usage limits that the agent of one session meets."""
 
-    def __init__(self, core: Core, prompts: Prompts, pauses: Pauses, *, resumes: bool) -> None:
+    states = frozenset({USAGE_UPDATE})
+
+    def __init__(self, session: Parts, *, resumes: bool) -> None:
         """`resumes`: the queue goes on by itself when a limit resets."""
-        self._core = core
-        self._prompts = prompts
-        self._pauses = pauses
+        self._core = session.core
+        self._prompts = session.prompts
+        self._pauses = session.pauses
         self._resumes = resumes
         #: when the limit resets, as the agent has told in this turn, in seconds since 1970.
         self._told: float | None = None
@@ -52,23 +55,36 @@ class UsageLimit:
         self._times = 0
         self._waits: anyio.CancelScope | None = None
         #: a limit was told of, or holds the queue: each change of the session concerns it.
-        self.active = False
+        self._active = False
 
-    def note_usage(self, update: Json) -> None:
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
         """Note what a `usage_update` of the agent says of the reset of a limit."""
-        self._told = usage_limits.reset_in(update, time()) or self._told
-        self.active |= self._told is not None
+        self._told = forms.reset_in(update, time()) or self._told
+        self._active |= self._told is not None
 
-    def note_answer(self, link: Link, key: int, answer: Answer) -> None:
+    def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
         """Hold what waits if the agent's answer to this prompt, not yet taken, tells of a limit."""
-        limit = usage_limits.met(link.initialized, answer, time())
+        if isinstance(answer, Err) or "_meta" in as_object(answer.result):
+            self._note_answer(link, key, answer)
+        return answer
+
+    def _note_answer(self, link: Link, key: int, answer: Answer) -> None:
+        limit = forms.met(link.initialized, answer, time())
         now = self._core.now
         if limit is None or key != now.running:
             return
-        self._met, self.active = Limit(limit.resets_at or self._told), True
+        self._met, self._active = Limit(limit.resets_at or self._told), True
         event("usage_limit.met", session=self._core.id, agent=link.name, resets=self._met.resets_at)
         if self._something_waits(key):
             self._hold(self._met)
+
+    def explains_failure(self) -> bool:
+        """Return True while a limit was met, or told of."""
+        return self._active
+
+    def concerned(self, before: SessionState, after: SessionState) -> bool:
+        """Return True while a limit was met, or told of."""
+        return self._active
 
     def _something_waits(self, running: int) -> bool:
         """Return True if a prompt waits, or may come to wait, as it was to join this turn."""
@@ -94,7 +110,7 @@ class UsageLimit:
             if prompt and is_feedback(prompt.params):
                 met, self._met = self._met, None  # the user may say go before it is on disk
                 self._hold(met)
-        self.active = any([self._told, self._met, self._waits, self._pauses.behind_limit])
+        self._active = any([self._told, self._met, self._waits, self._pauses.behind_limit])
 
     def _hold(self, limit: Limit) -> None:
         """Hold the queue, unless it is paused or held already."""
@@ -128,6 +144,11 @@ class UsageLimit:
         self._times += 1
         event("usage_limit.reset", session=self._core.id, times=self._times)
         self._pauses.go(agent_trouble.LIMIT_RESET)
+
+
+def made_for(session: Parts, settings: Settings) -> Feature:
+    """Return what follows the usage limits of a session."""
+    return UsageLimit(session, resumes=settings.resume_at_reset)
 
 
 def _in_words(moment: float) -> str:

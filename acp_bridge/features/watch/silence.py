@@ -14,7 +14,6 @@ if the user has asked for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -27,11 +26,10 @@ from acp_bridge.core.machine.states import Standstill, State
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.threads import NoThread, in_thread
-from acp_bridge.core.session.core import Core, SessionState
-from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.session.core import SessionState
+from acp_bridge.core.session.feature import Feature, Parts
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import agent_trouble
-from acp_bridge.core.updates.updates import Updates
 
 #: processes that have used more than this part of a processor compute.
 _COMPUTES: Final = 0.01
@@ -39,22 +37,16 @@ _COMPUTES: Final = 0.01
 _LOOKS: Final = 4
 
 
-class Silence:
+class Silence(Feature):
     """Watches the turns of one session."""
 
-    def __init__(
-        self,
-        core: Core,
-        updates: Updates,
-        transcript: TranscriptOut,
-        unread: Callable[[], bool],
-        settings: Settings,
-    ) -> None:
-        """No turn runs. `unread`: the agent is not read just now, since a client doesn't read."""
-        self._core = core
-        self._updates = updates
-        self._transcript = transcript
-        self._unread = unread
+    def __init__(self, session: Parts, settings: Settings) -> None:
+        """No turn runs."""
+        self._core = session.core
+        self._updates = session.updates
+        self._transcript = session.transcript
+        #: the agent is not read just now, since a client doesn't read.
+        self._unread = session.unread
         self._after = settings.silence
         self._after_in_call = settings.silence_in_call
         self._cancel_after = settings.cancel_silent_after
@@ -64,13 +56,19 @@ class Silence:
         self._before: frozenset[str] = frozenset()
         self._watched: anyio.CancelScope | None = None
 
-    def note(self) -> None:
+    def note_progress(self) -> None:
         """Note that the agent has said or asked something."""
         self._heard = anyio.current_time()
 
+    def concerned(self, before: SessionState, after: SessionState) -> bool:
+        """Return True if the turn, the process or the pause is another one."""
+        was, now = before.turns, after.turns
+        moved = now.state is not was.state or now.running != was.running
+        return moved or now.standstill is not was.standstill
+
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Watch each turn from its beginning to its end, or to its cancel."""
-        self.note()
+        self.note_progress()
         was, now = before.turns, after.turns
         runs = now.state is State.RUNNING
         if runs and was.state is State.RUNNING and was.running == now.running:
@@ -170,6 +168,11 @@ class Silence:
         event("turn.silent_cancelled", session=self._core.id, agent=link.name)
         self._transcript.notice(agent_trouble.cancelled_silent(self._cancel_after))
         self._core.feed(ev.Cancel(frozenset(self._core.now.unanswered[:1])))
+
+
+def made_for(session: Parts, settings: Settings) -> Feature:
+    """Return what watches the turns of a session."""
+    return Silence(session, settings)
 
 
 def _computed(

@@ -208,7 +208,7 @@ async def test_a_hundred_comings_back_leave_a_few_requests_behind(tmp_path: Path
             await client.handled()
             if count % 2:
                 await leaves(client, "noticed")
-        prompts = here.it.bridge._sessions.live[here.id]._prompts
+        prompts = here.it.bridge._sessions.live[here.id].prompts
         (prompt,) = prompts._open.values()
         await here.it.settled()
         there = [each for each in prompt.asked if not each.client.gone]

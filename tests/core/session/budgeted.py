@@ -6,6 +6,8 @@ from typing import Any
 
 from acp_bridge.core.protocol import BUILTIN_INFO, GO, USAGE_UPDATE
 from acp_bridge.core.settings import Money
+from acp_bridge.features.spending.account import Account
+from acp_bridge.features.spending.budget import Budget
 from tests.core.session.living import Living, first, living
 from tests.core.session.memory import Json
 from tests.core.session.played_agent import PlayedAgent
@@ -30,6 +32,13 @@ def costs(agent: PlayedAgent, amount: object, currency: str = "USD") -> None:
 def limited(folder: Path, agent: PlayedAgent, **more: Any) -> AbstractAsyncContextManager[Living]:
     """A session with this agent that may cost 5 USD."""
     return living(folder, first=agent, budget=FIVE, sign_interval=1e9, **more)
+
+
+def budget_of(here: Living) -> Budget:
+    """Return what counts the costs of the session."""
+    (account,) = (each for each in here.session.features.on if isinstance(each, Account))
+    assert account.budget
+    return account.budget
 
 
 def said(here: Living, beginning: str = SPENT) -> list[str]:

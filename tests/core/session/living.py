@@ -1,7 +1,7 @@
 """A whole session in memory: a client, agents that the test plays, a real journal."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +14,13 @@ from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import Journal, PromptState, SessionJournal
 from acp_bridge.core.protocol import SESSION_PROMPT, SESSION_RESUME
+from acp_bridge.core.session.feature import MakeFeature
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import Follows, SessionContext
 from acp_bridge.core.settings import Settings
 from acp_bridge.features.hooks.found import FoundHooks
+from acp_bridge.serving import FEATURES
 from tests.core.session.journals import states
 from tests.core.session.memory import ClientEnd, Json
 from tests.core.session.played_agent import AUTH_REQUIRED, PlayedAgent
@@ -211,6 +213,7 @@ async def living(
     steers: bool = False,
     before: Callable[[SessionJournal], None] = lambda journal: None,
     notifier: Follows | None = None,
+    features: Sequence[MakeFeature] = FEATURES,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
@@ -232,7 +235,7 @@ async def living(
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
             context.capabilities, context.steers = capabilities, steers
-            context.notifier = notifier
+            context.notifier, context.features = notifier, features
             if first:
                 first.agent_session_id = "0"
                 context.agents.append(first)

@@ -23,7 +23,7 @@ from acp_bridge.core.settings import OnCancel
 from acp_bridge.core.updates import agent_trouble, notices
 from acp_bridge.features.spending import notices as budget
 from acp_bridge.features.usage_limits import hold as usage_limit
-from tests.core.session.budgeted import costs, go, limited, said, telling
+from tests.core.session.budgeted import budget_of, costs, go, limited, said, telling
 from tests.core.session.hooked import CALL, OPTIONS
 from tests.core.session.living import CANCELLED, DONE, Living, living
 from tests.core.session.memory import ClientEnd, Json
@@ -395,8 +395,7 @@ async def test_what_go_has_allowed_in_an_earlier_bridge_counts(
 ) -> None:
     agent = telling()
     async with limited(tmp_path, agent, before=kept(6, limit=limit)) as here:
-        assert here.session.budget
-        assert here.session.budget.cost == 6
+        assert budget_of(here).cost == 6
         here.prompt()
         await on_disk(here, 1)
         assert bool(said(here)) is held

@@ -8,7 +8,7 @@ import pytest
 from acp_bridge.core.protocol import GO, HOLD, PAUSE, SESSION_CANCEL, SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.features.spending import notices as budget
-from tests.core.session.budgeted import costs, go, limited, said, telling
+from tests.core.session.budgeted import budget_of, costs, go, limited, said, telling
 from tests.core.session.living import CANCELLED, DONE, does_nothing
 from tests.core.session.test_budget import MOMENT, pause, spent, waiting
 from tests.core.session.test_pauses import ABLE
@@ -89,7 +89,6 @@ async def test_totals_that_a_process_repeats_while_it_is_given_the_session_do_no
         turn = await again.asked(SESSION_PROMPT)
         costs(again, 4.9)
         assert said(here) == []
-        assert here.session.budget
-        assert here.session.budget.cost == 4.9
+        assert budget_of(here).cost == 4.9
         again.answer(turn, DONE)
         assert await here.answered(asked) == DONE

@@ -306,7 +306,7 @@ async def test_a_load_that_cannot_read_the_journal_fails_and_the_session_goes_on
 
 def repeats(here: Living, *updates: Json) -> list[bool]:
     """Return which of these the first process is known to repeat; it has the session then."""
-    updates_of = here.session._updates
+    updates_of = here.session.updates
     late, updates_of.just_read = updates_of.just_read, None
     return [bool(late and late.covers(update)) for update in updates]
 

@@ -34,6 +34,7 @@ from acp_bridge.core.protocol import (
 )
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import Core
+from acp_bridge.core.session.feature import Features
 from acp_bridge.core.session.process.memory import Memory
 from acp_bridge.core.session.process.work import Background
 from acp_bridge.core.session.prompts import answers
@@ -44,8 +45,6 @@ from acp_bridge.core.updates.odd_answers import end_of_turn
 from acp_bridge.core.updates.updates import Updates
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
 from acp_bridge.features.hooks.in_session import SessionHooks
-from acp_bridge.features.spending.account import Account
-from acp_bridge.features.usage_limits.hold import UsageLimit
 
 #: internal errors in a row, after a cancel, for which a process is replaced.
 _FAILURES: Final = 2
@@ -91,9 +90,8 @@ class Turn:
         prompts: Prompts,
         memory: Memory,
         hooks: SessionHooks,
-        limit: UsageLimit,
+        features: Features,
         background: Background,
-        account: Account,
     ) -> None:
         """No turn runs yet."""
         #: the prompt of the turn, if it had to wait for the journal's note.
@@ -101,9 +99,8 @@ class Turn:
         #: the process that was sent a cancel and has ended no turn well since, or 0; and how often
         #: it has answered with an internal error since.
         self._cancelled_in = self._failures = 0
-        self._account = account
         self._background = background
-        self._limit = limit
+        self._features = features
         self._core = core
         self._journal = journal
         self._transcript = transcript
@@ -133,15 +130,13 @@ class Turn:
         """Send a prompt that is noted as sent, and whose words are shown."""
         prompt = self._prompts.get(key)
         session_id = self._journal.info.session_id
-        self._account.begin_turn(link, prompt.seq)
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
         added = self._added(prompt, key)
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
         self._show_beside(prompt, added)
-        if budget := self._account.budget:
-            budget.look_at(link)
+        self._features.begin_turn(link, prompt.seq)
         event("turn.started", session=session_id, turn=prompt.seq, agent=link.name)
         if carried:
             self._transcript.notice(notices.memory_sent(len(carried["text"])))
@@ -151,9 +146,7 @@ class Turn:
 
         def answered(answer: Answer) -> None:
             if not link.gone:
-                answer = self._account.take_tokens(link, answer)
-                if isinstance(answer, Err) or "_meta" in as_object(answer.result):
-                    self._limit.note_answer(link, key, answer)
+                answer = self._features.take_answer(link, key, answer)
                 answer = self._end_of_turn(link, key, answer)
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
@@ -248,10 +241,11 @@ class Turn:
         self._transcript.say_lost(why)
 
     def say_what_lacks(self, outcome: Outcome) -> None:
-        """Say, when the first turn since a load has ended, that the agent has shown no memory, or
-        told no cost for the session's budget."""
-        if budget := self._account.budget:
-            budget.end_turn(outcome)
+        """Say, when the first turn since a load has ended, that the agent has shown no memory.
+
+        Features say what they lack.
+        """
+        self._features.end_turn(outcome)
         if not isinstance(outcome, Replied):
             return
         said, doubt = notices.MEMORY_DOUBTFUL, self._updates.take_doubt()
@@ -265,12 +259,12 @@ class Turn:
     def _count_failure(self, answer: object) -> None:
         """Replace a process that has answered two prompts in a row with -32603 after a cancel.
 
-        That happens once after a cancel. A usage limit is no such answer.
+        That happens once after a cancel. An answer that a feature explains does not count.
         """
         broken = isinstance(answer, Err) and answer.error.code == ErrorCode.INTERNAL_ERROR
         if not broken or self._core.now.epoch != self._cancelled_in:
             self._cancelled_in = 0
-        elif not self._limit.active:
+        elif not self._features.explains_failure():
             self._failures += 1
         if self._cancelled_in and self._failures == _FAILURES:
             self._cancelled_in = 0

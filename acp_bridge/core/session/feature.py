@@ -1,0 +1,182 @@
+"""The seam between a session and what it can do beyond core.
+
+A feature is a class below `Feature` in a folder of its own. `acp_bridge/serving.py` names the
+features that there are. Core knows none of them.
+
+Invariants
+- A session asks a feature only at the moments that its class overrides: `Features` has a table for
+  each moment, made once. A feature that is off, or a moment that nobody overrides, costs nothing.
+- At each moment the features are told in the order in which `serving.py` names them. A feature that
+  raises is logged, and the turn goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from acp_bridge.core import errors
+from acp_bridge.core.agents.link import Link
+from acp_bridge.core.journal import SessionJournal
+from acp_bridge.core.machine.effects import Outcome
+from acp_bridge.core.protocol import Json
+from acp_bridge.core.session.core import Core, Follower, SessionState
+from acp_bridge.core.session.prompts.pauses import Pauses
+from acp_bridge.core.session.prompts.prompts import Prompts
+from acp_bridge.core.session.requests.user_settings import UserSettings
+from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.settings import Settings
+from acp_bridge.core.updates.updates import Updates
+from acp_bridge.core.wire.jsonrpc import Answer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Feature:
+    """What one session can do beyond core: override the moments at which the feature acts."""
+
+    #: the kinds of the agent's states that `note_state` is told of.
+    states: frozenset[str] = frozenset()
+
+    def take_words(self) -> None:
+        """Act before the session takes a prompt, or words for the running turn."""
+
+    def begin_turn(self, link: Link, seq: int) -> None:
+        """Act as a prompt is sent to the process `link`, after clients were shown its words.
+
+        `seq`: the prompt's number in the journal.
+        """
+
+    def note_progress(self) -> None:
+        """Note that the agent has said or asked something of its turn."""
+
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
+        """Note a state that the agent tells, of one of the kinds in `states`.
+
+        `announced`: the process has the session. Before that it may repeat what it told earlier.
+        """
+
+    def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
+        """Return the agent's answer to the prompt `key` as the next feature is to see it."""
+        return answer
+
+    def explains_failure(self) -> bool:
+        """Return True if it is known why the agent answers prompts with errors."""
+        return False
+
+    def end_turn(self, outcome: Outcome) -> None:
+        """Act before a prompt gets this outcome."""
+
+    def concerned(self, before: SessionState, after: SessionState) -> bool:
+        """Return True if a change of the session's state concerns this feature."""
+        return True
+
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Follow a change of the session's state."""
+
+
+class Parts(Protocol):
+    """The parts of a session that its features use (`Session` has them)."""
+
+    core: Core
+    journal: SessionJournal
+    transcript: TranscriptOut
+    updates: Updates
+    prompts: Prompts
+    pauses: Pauses
+    user_settings: UserSettings
+
+    def unread(self) -> bool:
+        """Return True while the process is not read, because a client doesn't read."""
+
+
+#: makes the feature of a session, by the bridge's settings; None: it is off.
+MakeFeature: TypeAlias = Callable[[Parts, Settings], Feature | None]
+
+
+class Features:
+    """The features of one session: for each moment, a call that tells those that override it."""
+
+    def __init__(self, features: Sequence[Feature]) -> None:
+        """`features`: those that are on, in the order of telling."""
+        self.on = tuple(features)
+        self._follow = [each for each in features if _overrides(each, Feature.follow)]
+        self._take_words = _having(features, Feature.take_words)
+        self._begin_turn = _having(features, Feature.begin_turn)
+        self._note_progress = _having(features, Feature.note_progress)
+        self._take_answer = _having(features, Feature.take_answer)
+        self._end_turn = _having(features, Feature.end_turn)
+        self._explain = _having(features, Feature.explains_failure)
+        self._note_state = {
+            kind: tuple(each.note_state for each in features if kind in each.states)
+            for kind in frozenset[str]().union(*(each.states for each in features))
+        }
+
+    def take_words(self) -> None:
+        """Tell that a prompt, or words for the running turn, came."""
+        _tell(self._take_words)
+
+    def begin_turn(self, link: Link, seq: int) -> None:
+        """Tell that a prompt is sent."""
+        _tell(self._begin_turn, link, seq)
+
+    def note_progress(self) -> None:
+        """Tell that the agent has said or asked something of its turn."""
+        _tell(self._note_progress)
+
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
+        """Tell a state of the agent."""
+        for note in self._note_state.get(update["sessionUpdate"], ()):
+            _tell((partial(note, announced=announced),), link, update)
+
+    def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
+        """Return the agent's answer to a prompt as all features leave it."""
+        for take in self._take_answer:
+            try:
+                answer = take(link, key, answer)
+            except Exception as exc:
+                errors.internal(exc, "a feature failed")
+        return answer
+
+    def explains_failure(self) -> bool:
+        """Return True if a feature knows why the agent answers prompts with errors."""
+        return any(_sure(explains) for explains in self._explain)
+
+    def end_turn(self, outcome: Outcome) -> None:
+        """Tell the outcome of a prompt."""
+        _tell(self._end_turn, outcome)
+
+    def followers(self, before: SessionState, after: SessionState) -> Iterable[Follower]:
+        """Return the features' followers that a change of the state concerns."""
+        return [each.follow for each in self._follow if _sure(each.concerned, before, after)]
+
+
+def _overrides(feature: Feature, moment: Callable[..., object]) -> bool:
+    return getattr(type(feature), moment.__name__) is not moment
+
+
+def _having(
+    features: Sequence[Feature], moment: Callable[Concatenate[Feature, P], R]
+) -> tuple[Callable[P, R], ...]:
+    """Return the method for a moment of each feature that overrides it."""
+    return tuple(getattr(each, moment.__name__) for each in features if _overrides(each, moment))
+
+
+def _sure(says: Callable[P, bool], *args: P.args, **named: P.kwargs) -> bool:
+    """Return what a feature says; False if it raises, which is logged."""
+    try:
+        return says(*args, **named)
+    except Exception as exc:
+        errors.internal(exc, "a feature failed")
+        return False
+
+
+def _tell(methods: Iterable[Callable[P, object]], *args: P.args, **named: P.kwargs) -> None:
+    """Call each; one that raises is logged, and the others are told all the same."""
+    for method in methods:
+        try:
+            method(*args, **named)
+        except Exception as exc:
+            errors.internal(exc, "a feature failed")

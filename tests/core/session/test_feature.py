@@ -1,0 +1,114 @@
+"""The seam of features: what a session tells the features that are on, and what it owes them."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.core.agents.link import Link
+from acp_bridge.core.machine.effects import Outcome
+from acp_bridge.core.protocol import SESSION_PROMPT, USAGE_UPDATE
+from acp_bridge.core.session.core import SessionState
+from acp_bridge.core.session.feature import Feature
+from acp_bridge.core.wire.jsonrpc import Answer, Ok
+from tests.core.session.living import DONE, Living, first, living
+from tests.core.session.memory import Json
+from tests.core.session.played_agent import PlayedAgent
+
+
+class Noting(Feature):
+    """Notes each moment of which it is told."""
+
+    states = frozenset({USAGE_UPDATE})
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def take_words(self) -> None:
+        self.told.append("words")
+
+    def begin_turn(self, link: Link, seq: int) -> None:
+        self.told.append(f"begin {seq}")
+
+    def note_progress(self) -> None:
+        self.told.append("progress")
+
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
+        self.told.append(f"state {update['used']} {announced}")
+
+    def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
+        self.told.append("answer")
+        return answer
+
+    def end_turn(self, outcome: Outcome) -> None:
+        self.told.append("end")
+
+
+class Broken(Noting):
+    """Raises at each moment."""
+
+    def take_words(self) -> None:
+        raise RuntimeError("broken on purpose")
+
+    def begin_turn(self, link: Link, seq: int) -> None:
+        raise RuntimeError("broken on purpose")
+
+    def note_progress(self) -> None:
+        raise RuntimeError("broken on purpose")
+
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
+        raise RuntimeError("broken on purpose")
+
+    def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
+        raise RuntimeError("broken on purpose")
+
+    def end_turn(self, outcome: Outcome) -> None:
+        raise RuntimeError("broken on purpose")
+
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        raise RuntimeError("broken on purpose")
+
+
+class Stamping(Feature):
+    """Changes the agent's answers."""
+
+    def __init__(self, stamp: str) -> None:
+        self.stamp = stamp
+
+    def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
+        assert isinstance(answer, Ok)
+        return Ok({**answer.result, "usage": answer.result.get("usage", "") + self.stamp})
+
+
+async def played(here: Living, agent: PlayedAgent) -> Json:
+    """Play a turn in which the agent says something and tells a state; returns its answer."""
+    asked = here.prompt()
+    turn = await agent.asked(SESSION_PROMPT)
+    agent.update(sessionUpdate=USAGE_UPDATE, used=1, size=2)
+    agent.says_text("text")
+    agent.answer(turn, DONE)
+    answer: Json = await here.answered(asked)
+    return answer
+
+
+async def test_a_feature_is_told_the_moments_of_a_turn_in_their_order(tmp_path: Path) -> None:
+    noting = Noting()
+    async with living(tmp_path, first=(agent := first()), features=[lambda *_: noting]) as here:
+        await played(here, agent)
+    assert noting.told == ["words", "begin 1", "state 1 True", "progress", "answer", "end"]
+
+
+@pytest.mark.hazard("P6", "Q9")
+async def test_a_feature_that_raises_at_each_moment_hinders_neither_the_turn_nor_the_next_feature(
+    tmp_path: Path,
+) -> None:
+    noting = Noting()
+    features = [lambda *_: Broken(), lambda *_: noting]
+    async with living(tmp_path, first=(agent := first()), features=features) as here:
+        assert await played(here, agent) == DONE
+    assert noting.told == ["words", "begin 1", "state 1 True", "progress", "answer", "end"]
+
+
+async def test_each_feature_gets_the_answer_as_the_one_before_it_left_it(tmp_path: Path) -> None:
+    features = [lambda *_: Stamping("a"), lambda *_: None, lambda *_: Stamping("b")]
+    async with living(tmp_path, first=(agent := first()), features=features) as here:
+        assert (await played(here, agent))["usage"] == "ab"
