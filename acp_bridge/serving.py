@@ -27,6 +27,7 @@ from acp_bridge.core.session.feature import MakeFeature
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import NOTIFY_FILE, AgentProtocol, Settings
 from acp_bridge.core.wire.stdio import Reader, Writer
+from acp_bridge.features.repository import working_folder
 from acp_bridge.features.spending import account
 from acp_bridge.features.usage_limits import hold
 from acp_bridge.features.watch import silence
@@ -39,6 +40,7 @@ FEATURES: Final[tuple[MakeFeature, ...]] = (
     account.made_for,
     hold.made_for,
     silence.made_for,
+    working_folder.made_for,
 )
 #: seconds for which a session of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acp_bridge.core.updates.wording import code, duration
+from acp_bridge.core.updates.wording import code
 
 
 def servers_left_out(names: list[str], machine: str) -> str:
@@ -11,12 +11,4 @@ def servers_left_out(names: list[str], machine: str) -> str:
     return (
         f"[acp-bridge] MCP servers that would be started as commands on {machine} are left out:"
         f" {told}. `--client-mcp` of `acp-bridge serve` lets clients from elsewhere start them."
-    )
-
-
-def unattended(seconds: float) -> str:
-    """Return the notice that work ends as nobody had its session open for `seconds` seconds."""
-    return (
-        f"[acp-bridge] Nobody has had this session open for {duration(seconds)}: what runs is"
-        " cancelled, and what waits is left over."
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from acp_bridge.core import errors, protocol
+from acp_bridge.core.agents.activity import Activity, Piece
 from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
     SAID,
@@ -34,7 +35,6 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.wire import jsonrpc
 from acp_bridge.core.wire.jsonrpc import Malformed, Message, Ok, RequestId, RpcError
 from acp_bridge.versions import v2
-from acp_bridge.versions.activity import Activity, Piece
 from acp_bridge.versions.agent_handshake import (
     initialize_to_v2,
     initialized_to_v1,

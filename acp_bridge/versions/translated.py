@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from secrets import token_hex
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents.activity import Activity
 from acp_bridge.core.protocol import without_own_meta
 from acp_bridge.core.wire import jsonrpc
 from acp_bridge.core.wire.jsonrpc import Decoder, Heard, Malformed, Message, encode, read_object
 from acp_bridge.core.wire.peer import Peer
-from acp_bridge.versions.activity import Activity
 from acp_bridge.versions.agent_end import AgentEnd, Out
 
 

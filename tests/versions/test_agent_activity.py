@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.versions.activity import Activity, Piece
+from acp_bridge.core.agents.activity import Activity, Piece
 from tests.versions.agent_wire import Wire, result
 
 

@@ -59,8 +59,8 @@ from acp_bridge.core.wire.stdio import Reader, Writer
 from acp_bridge.core.wire.streams import Incoming, Outgoing
 
 if TYPE_CHECKING:
+    from acp_bridge.core.agents.activity import Activity
     from acp_bridge.trace.trace import Trace
-    from acp_bridge.versions.activity import Activity
     from acp_bridge.versions.translated import Translated
 
 #: bytes of one read, and so of one transaction of the journal: what a pipe holds.

@@ -183,3 +183,13 @@ def name_of(agent: Json) -> str | None:
     """Return the name that the agent gives itself in its answer to `initialize`, or None."""
     name = as_object(agent.get("agentInfo")).get("name")
     return name if isinstance(name, str) and name else None
+
+
+def hello(name: str, own: Json | None = None, capabilities: Json | None = None) -> Json:
+    """Return the parameters with which the client `name` initializes."""
+    able = capabilities or {}
+    return {
+        "protocolVersion": VERSION,
+        "clientCapabilities": with_own_meta(able, own) if own else able,
+        "clientInfo": {"name": name, "version": __version__},
+    }

@@ -12,11 +12,12 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents.deadline import Deadline
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.journal import SessionJournal
 from acp_bridge.core.machine.effects import Outcome
@@ -69,6 +70,16 @@ class Feature:
     def end_turn(self, outcome: Outcome) -> None:
         """Act before a prompt gets this outcome."""
 
+    async def open(self) -> str | None:
+        """Act before a client gets a session that was kept; returns a notice for it, or None."""
+        return None
+
+    async def note_use(self) -> None:
+        """Act after the session was used: a prompt was taken, or a turn has ended."""
+
+    async def close(self) -> None:
+        """Act at the end of the session; what it waits for has a bound."""
+
     def concerned(self, before: SessionState, after: SessionState) -> bool:
         """Return True if a change of the session's state concerns this feature."""
         return True
@@ -87,6 +98,8 @@ class Parts(Protocol):
     prompts: Prompts
     pauses: Pauses
     user_settings: UserSettings
+    #: that of the agent's guards; None: they have none.
+    deadline: Deadline | None
 
     def unread(self) -> bool:
         """Return True while the process is not read, because a client doesn't read."""
@@ -109,6 +122,9 @@ class Features:
         self._take_answer = _having(features, Feature.take_answer)
         self._end_turn = _having(features, Feature.end_turn)
         self._explain = _having(features, Feature.explains_failure)
+        self._open = _having(features, Feature.open)
+        self._note_use = _having(features, Feature.note_use)
+        self._close = _having(features, Feature.close)
         self._note_state = {
             kind: tuple(each.note_state for each in features if kind in each.states)
             for kind in frozenset[str]().union(*(each.states for each in features))
@@ -148,6 +164,20 @@ class Features:
         """Tell the outcome of a prompt."""
         _tell(self._end_turn, outcome)
 
+    async def open(self) -> list[str]:
+        """Return the features' notices for a client that gets a session that was kept."""
+        return [said for open_ in self._open if (said := await _awaited(open_))]
+
+    async def note_use(self) -> None:
+        """Tell that the session was used."""
+        for note_use in self._note_use:
+            await _awaited(note_use)
+
+    async def close(self) -> None:
+        """Tell that the session ends."""
+        for close in self._close:
+            await _awaited(close)
+
     def followers(self, before: SessionState, after: SessionState) -> Iterable[Follower]:
         """Return the features' followers that a change of the state concerns."""
         return [each.follow for each in self._follow if _sure(each.concerned, before, after)]
@@ -171,6 +201,15 @@ def _sure(says: Callable[P, bool], *args: P.args, **named: P.kwargs) -> bool:
     except Exception as exc:
         errors.internal(exc, "a feature failed")
         return False
+
+
+async def _awaited(method: Callable[[], Awaitable[R]]) -> R | None:
+    """Return what a feature returns in the end; None if it raises, which is logged."""
+    try:
+        return await method()
+    except Exception as exc:
+        errors.internal(exc, "a feature failed")
+        return None
 
 
 def _tell(methods: Iterable[Callable[P, object]], *args: P.args, **named: P.kwargs) -> None:

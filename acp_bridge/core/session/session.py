@@ -29,7 +29,6 @@ from acp_bridge.core.protocol import (
     queue_words,
     without_key,
 )
-from acp_bridge.core.runtime import waits
 from acp_bridge.core.session.clients.audience import Audience
 from acp_bridge.core.session.clients.permissions import Permissions
 from acp_bridge.core.session.clients.questions import Questions
@@ -66,7 +65,6 @@ from acp_bridge.features.asking.ask import Ask
 from acp_bridge.features.hooks.found import FoundHooks
 from acp_bridge.features.hooks.in_session import SessionHooks, moments_of
 from acp_bridge.features.queue_changes.changes import Changes
-from acp_bridge.features.repository.working_folder import WorkingFolder
 from acp_bridge.features.rules.found import FoundRules
 from acp_bridge.features.steering.steering import Steering
 from acp_bridge.features.titles.title import Title
@@ -109,8 +107,8 @@ class Session:
         self.prompts = prompts = Prompts(journal, shown, core, self._touch)
         _follow(journal, core, shown)
         self.recovery = Recovery(journal, prompts, updates)
-        deadline, rules = context.command.deadline, FoundRules(settings, workspace.cwd)
-        self.folder = WorkingFolder(core, journal, deadline)
+        self.deadline = deadline = context.command.deadline
+        rules = FoundRules(settings, workspace.cwd)
         self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules, deadline)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
         made = [make(self, settings) for make in context.features]
@@ -332,7 +330,7 @@ class Session:
                     Failed(Failure.KEPT) if self._keeps_prompts else Cancelled()
                 )
             await self.hooks.end("close" if self.closing else "shutdown")
-            await self.folder.note(self.prompts.last_end, waits.REPOSITORY_AT_END)
+            await self.features.close()
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)
@@ -441,12 +439,12 @@ class Session:
         link.adopt(self.from_agent)
 
     async def _touch(self) -> None:
-        """Note in the listing that the session was used now, and how its folder stands.
+        """Note in the listing that the session was used now, and tell the features.
 
         Raises JournalError.
         """
         await self._context.journal.touch(self.id)
-        await self.folder.note(self.prompts.last_end)
+        await self.features.note_use()
 
 
 def _follow(journal: SessionJournal, core: Core, transcript: TranscriptOut) -> None:

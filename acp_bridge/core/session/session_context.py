@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
 
+from acp_bridge.core.agents.holder import Holder
 from acp_bridge.core.agents.identity import AgentIdentity
 from acp_bridge.core.agents.link import AgentCommand, Link, Owner
 from acp_bridge.core.agents.standing import StandingRequests
@@ -21,7 +22,6 @@ from acp_bridge.core.runtime.open_files import OpenFiles
 from acp_bridge.core.session.core import Core, SessionState
 from acp_bridge.core.session.feature import MakeFeature
 from acp_bridge.core.settings import Settings
-from acp_bridge.sharing.listening.holder import Holder
 
 
 class Kept(Protocol):

@@ -22,7 +22,6 @@ from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.sessions.session_store import SessionStore
 from acp_bridge.core.updates import notices
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.sharing import notices as remote_notices
 from acp_bridge.sharing.elsewhere.passages import Passages, Reach
 
 
@@ -193,7 +192,7 @@ class Ending:
                     return
                 event("session.unattended", session=session.id)
                 if session.busy:
-                    said = remote_notices.unattended(self._context.settings.keep)
+                    said = notices.left_alone(self._context.settings.keep)
                     session.transcript.show(notices.notice(said))
                 await self.drop(session, keeps_prompts=True)
         finally:

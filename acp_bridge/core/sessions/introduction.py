@@ -24,11 +24,10 @@ from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions import params as check
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.sharing.bridge_client.connection import hello
 
 #: the parameters of `initialize` if no client has started the bridge. Forms are allowed: they go to
 #: any client that has the session and can answer them.
-_NOBODY: Final = hello("acp-bridge", capabilities={"elicitation": {"form": {}}})
+_NOBODY: Final = handshake.hello("acp-bridge", capabilities={"elicitation": {"form": {}}})
 
 
 class Introduction:

@@ -17,6 +17,7 @@ import anyio
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents import lease
+from acp_bridge.core.agents.holder import write_holder
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.journal import (
     DatabaseError,
@@ -40,8 +41,6 @@ from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.features.hooks.find import look
-from acp_bridge.sharing.elsewhere import passage_words
-from acp_bridge.sharing.listening.holder import write_holder
 
 #: the journal's key of a flag that is set until the agent has replayed all of the session.
 IMPORTING: Final = "importing"
@@ -211,7 +210,7 @@ class SessionStore:
             hooks = await look(self._context.settings.home, workspace.cwd)
             session = Session(self._context, self._pool, journal, lock, workspace, None, hooks)
             await session.recovery.run()
-            session.replay.said = await session.folder.compare()
+            session.replay.said = await session.features.open()
         except BaseException as exc:
             if journal:
                 await journal.close()
@@ -373,7 +372,7 @@ class SessionStore:
                 lock = await lease.acquire(path, settings.lease_timeout, try_holder)
         except lease.Busy:
             raise errors.refused(
-                passage_words.held_elsewhere(reach.why if reach else None, lease.taker(path))
+                _held_elsewhere(reach.why if reach else None, lease.taker(path))
             ) from None
         except (JournalError, OSError) as exc:
             raise self._unwritable(exc, advice) from exc
@@ -389,3 +388,14 @@ async def _under(path: Path, work: Callable[[], Awaitable[None]]) -> None:
             await work()
         finally:
             os.close(lock)
+
+
+def _held_elsewhere(why: str | None, pid: int | None) -> str:
+    """Return why a session that another bridge holds can't be opened here.
+
+    `why`: the reason why it can't be passed through; `pid`: the process of that bridge. Each is
+    None if it is not known.
+    """
+    told = f" ({why})" if why else ""
+    end = f", or end that one: kill {pid}" if pid else ""
+    return f"the session is open in another acp-bridge{told}; close it there first{end}"

@@ -23,7 +23,7 @@ from acp_bridge.core.protocol import (
     with_own_meta,
 )
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
-from acp_bridge.core.updates.wording import as_code, code, named, trust, visible, words
+from acp_bridge.core.updates.wording import as_code, code, duration, named, trust, visible, words
 
 _UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -599,3 +599,11 @@ def _listed(params: Json) -> str:
 
 def _beginning(prompt: list[Any]) -> str:
     return as_code(summary(prompt, _LENGTH))
+
+
+def left_alone(seconds: float) -> str:
+    """Return the notice that work ends as nobody had its session open for `seconds` seconds."""
+    return (
+        f"[acp-bridge] Nobody has had this session open for {duration(seconds)}: what runs is"
+        " cancelled, and what waits is left over."
+    )

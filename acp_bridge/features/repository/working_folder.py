@@ -9,12 +9,12 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-from acp_bridge.core.agents.deadline import Deadline
-from acp_bridge.core.journal import JournalError, SessionJournal
+from acp_bridge.core.journal import JournalError
 from acp_bridge.core.protocol import Json, as_object
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.core import Core
+from acp_bridge.core.session.feature import Feature, Parts
+from acp_bridge.core.settings import Settings
 
 #: the key under which the journal has the repository's state.
 _KEY: Final = "repository"
@@ -22,23 +22,31 @@ _KEY: Final = "repository"
 _TOLD: Final = 16
 
 
-class WorkingFolder:
+class WorkingFolder(Feature):
     """Compares the repository of one session's folder with what it was on another machine."""
 
-    def __init__(self, core: Core, journal: SessionJournal, deadline: Deadline | None) -> None:
-        """`deadline`: that of the agent's guards, which the guard of git follows, too."""
-        self._core = core
-        self._journal = journal
-        self._deadline = deadline
+    def __init__(self, session: Parts) -> None:
+        """No repository was looked at yet."""
+        self._core, self._journal, self._prompts = session.core, session.journal, session.prompts
+        #: that of the agent's guards, which the guard of git follows, too.
+        self._deadline = session.deadline
         #: how the turn ended after which the repository was looked at last.
         self._noted: Json = {}
 
-    async def note(self, end: Json, within: float = waits.REPOSITORY) -> None:
-        """Keep the repository's state at the end of a turn, unless that is done. Never raises.
+    async def note_use(self) -> None:
+        """Keep the repository's state at the end of a turn, unless that is done."""
+        await self._note(waits.REPOSITORY)
 
-        `end`: how the turn has ended. If the state can't be told `within` so many seconds, none is
-        kept, not even that of an earlier turn.
+    async def close(self) -> None:
+        """Keep the repository's state at the end of the last turn, unless that is done."""
+        await self._note(waits.REPOSITORY_AT_END)
+
+    async def _note(self, within: float) -> None:
+        """Keep the state if it can be told `within` so many seconds; else none, nor an older one.
+
+        Never raises.
         """
+        end = self._prompts.last_end
         if not self._journal.machine or end == self._noted:
             return
         from acp_bridge.features.repository.repository import look
@@ -53,7 +61,7 @@ class WorkingFolder:
         except JournalError as exc:
             event("journal.failed", session=self._core.id, what=exc)
 
-    async def compare(self) -> str | None:
+    async def open(self) -> str | None:
         """Compare the repository with its state after the last turn on another machine, once.
 
         Returns the notice of a difference, or None. Never raises.
@@ -79,3 +87,8 @@ class WorkingFolder:
         except JournalError as exc:
             event("journal.failed", session=self._core.id, what=exc)
         return None
+
+
+def made_for(session: Parts, settings: Settings) -> Feature:
+    """Return what compares the repository of a session's folder."""
+    return WorkingFolder(session)

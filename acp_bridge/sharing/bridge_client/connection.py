@@ -17,15 +17,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 
-from acp_bridge import __version__
+from acp_bridge.core.clients.handshake import hello
 from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
     INITIALIZE,
-    VERSION,
     ErrorCode,
     Json,
     as_object,
-    with_own_meta,
 )
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.wire.jsonrpc import (
@@ -245,16 +243,6 @@ class Connection:
                 self._tap("in", bytes(self._partial + end))
                 self._partial.clear()
             self._partial += rest[: DEFAULT_LIMIT - len(self._partial)]
-
-
-def hello(name: str, own: Json | None = None, capabilities: Json | None = None) -> Json:
-    """Return the parameters with which the client `name` initializes."""
-    able = capabilities or {}
-    return {
-        "protocolVersion": VERSION,
-        "clientCapabilities": with_own_meta(able, own) if own else able,
-        "clientInfo": {"name": name, "version": __version__},
-    }
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 
 import anyio
 
+from acp_bridge.core.agents.holder import read_holder
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.journal import JournalError
 from acp_bridge.core.protocol import SOCKET_PROTOCOL, Json
@@ -22,7 +23,6 @@ from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions.attaching import Attaching
 from acp_bridge.core.updates import notices
 from acp_bridge.sharing.bridge_client.by_socket import live_at
-from acp_bridge.sharing.listening.holder import read_holder
 
 
 class KeptWork:

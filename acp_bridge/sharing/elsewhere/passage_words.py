@@ -29,17 +29,6 @@ def other_protocol(there: int, here: int) -> str:
     )
 
 
-def held_elsewhere(why: str | None, pid: int | None) -> str:
-    """Return why a session that another bridge holds can't be opened here.
-
-    `why`: the reason why it can't be passed through; `pid`: the process of that bridge. Each is
-    None if it is not known.
-    """
-    told = f" ({why})" if why else ""
-    end = f", or end that one: kill {pid}" if pid else ""
-    return f"the session is open in another acp-bridge{told}; close it there first{end}"
-
-
 def holder_let_go(why: str) -> str:
     """Return the notice that another bridge shows the client a session no more, and `why`."""
     return (

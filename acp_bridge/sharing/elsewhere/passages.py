@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents.holder import Holder, read_holder
 from acp_bridge.core.clients.client import ANSWERED, Client, ClientRequest
 from acp_bridge.core.clients.waiting_requests import WaitingRequests
 from acp_bridge.core.protocol import (
@@ -42,7 +43,6 @@ from acp_bridge.core.wire.peer import Call
 from acp_bridge.sharing.bridge_client.by_socket import connect
 from acp_bridge.sharing.elsewhere import passage_words
 from acp_bridge.sharing.elsewhere.passage import LEAVING, NotLive, Passage
-from acp_bridge.sharing.listening.holder import Holder, read_holder
 
 #: loads a session for a request with these parameters; returns or raises the request's answer.
 Load: TypeAlias = Callable[[ClientRequest, Json], Awaitable[object]]

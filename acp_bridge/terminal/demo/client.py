@@ -22,8 +22,9 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.core import protocol as acp
 from acp_bridge.core.agents.guard import processes
+from acp_bridge.core.clients.handshake import hello
 from acp_bridge.core.protocol import Json
-from acp_bridge.sharing.bridge_client.connection import Connection, hello
+from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.listener import NullListener
 from acp_bridge.sharing.bridge_client.own_process import END, BridgeProcess
 from acp_bridge.terminal.demo.recording import Direction, Line, Recording, Unexpected

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from acp_bridge.core.agents.holder import read_holder
 from acp_bridge.core.agents.lease import is_locked, takers
-from acp_bridge.sharing.listening.holder import read_holder
 
 
 @dataclass(frozen=True, slots=True)

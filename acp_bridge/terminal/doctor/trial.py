@@ -17,13 +17,13 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.core.agents.link import AgentCommand, Link, Owner
 from acp_bridge.core.agents.spoken_version import SpokenVersion
+from acp_bridge.core.clients.handshake import hello
 from acp_bridge.core.protocol import SESSION_CLOSE, SESSION_DELETE, SESSION_NEW, Json
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.session.opening import Opening, Workspace, in_time
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.sharing.bridge_client.connection import hello
 
 #: how a session is ended: the ability that an agent needs for it, and the method.
 _ENDINGS: Final = (("close", SESSION_CLOSE), ("delete", SESSION_DELETE))

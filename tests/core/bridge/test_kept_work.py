@@ -11,9 +11,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_bridge.core.agents.holder import Holder
 from acp_bridge.core.bridge import attendance
 from acp_bridge.sharing.elsewhere.kept_work import KeptWork
-from acp_bridge.sharing.listening.holder import Holder
 from acp_bridge.sharing.listening.listener import BoundSocket
 from acp_bridge.sharing.listening.places import new_socket_path
 from tests.core.bridge.test_passages import PERMISSION, listening

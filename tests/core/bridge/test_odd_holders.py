@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from acp_bridge.core.agents import lease
-from acp_bridge.sharing.listening.holder import Holder, write_holder
+from acp_bridge.core.agents.holder import Holder, write_holder
 from tests.core.sessions.agent import Json, until
 from tests.core.sessions.bench import Bench, bench
 from tests.core.sessions.world import SETUP

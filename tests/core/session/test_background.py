@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.core.agents.activity import Activity, Piece
 from acp_bridge.core.machine.states import Phase
 from acp_bridge.core.session.process.work import Background
 from acp_bridge.core.updates.notices import ended_in_background
 from acp_bridge.core.updates.updates import Updates
-from acp_bridge.versions.activity import Activity, Piece
 from tests.core.session.played_core import PlayedCore
 
 CALL = Piece("tool_call", "c", "C", True)

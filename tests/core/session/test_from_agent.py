@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.core.agents.activity import Activity, Piece
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.journal import SessionJournal
 from acp_bridge.core.machine import events as ev
@@ -22,7 +23,6 @@ from acp_bridge.core.protocol import (
     text_chunk,
 )
 from acp_bridge.core.wire.jsonrpc import encode
-from acp_bridge.versions.activity import Activity, Piece
 from acp_bridge.versions.translated import Translated
 from tests.core.session.journals import failing, recorded
 from tests.core.session.living import (

@@ -138,7 +138,7 @@ async def test_what_was_found_at_the_opening_is_shown_to_the_first_client_alone(
     tmp_path: Path,
 ) -> None:
     async with living(tmp_path) as here:
-        here.session.replay.said = "The folder differs."
+        here.session.replay.said = ["The folder differs."]
         shown, _ = await loads(here, ClientEnd())
         assert "".join(shown).strip() == "The folder differs."
         assert (await loads(here, ClientEnd()))[0] == []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.core.agents.activity import Activity, Piece
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.journal import PromptState
 from acp_bridge.core.machine import events as ev
@@ -20,7 +21,6 @@ from acp_bridge.core.protocol import (
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.updates import notices
-from acp_bridge.versions.activity import Activity, Piece
 from tests.core.session.journals import failing, recorded, recorded_texts
 from tests.core.session.living import CANCELLED, DONE, does_not_exist, first, living
 from tests.core.session.memory import ClientEnd, Json

@@ -95,7 +95,7 @@ async def test_nothing_is_looked_at_for_a_file_alone(
     looks = Looks(monkeypatch, ONE)
     async with living(tmp_path, first=first()) as here:
         await here.turn(await here.agent())
-        await here.session.folder.compare()
+        await here.session.features.open()
     assert looks.made == 0
 
 
@@ -104,13 +104,13 @@ async def test_each_machine_but_that_of_the_last_turn_is_told_once(
 ) -> None:
     Looks(monkeypatch, ONE, TWO)
     async with living(tmp_path, first=first()) as here:
-        folder = here.session.folder
+        features = here.session.features
         of_a_database(here)
         await here.turn(await here.agent())
         await until(lambda: kept(here) == ONE)
         for machine, told in (("b", True), ("b", False), ("c", True), ("b", False), ("a", False)):
             of_a_database(here, machine)
-            assert (await folder.compare() is not None) is told
+            assert bool(await features.open()) is told
 
 
 @pytest.mark.parametrize("odd", [[], {"machine": 1}, {"commit": "x", "branch": "y", "told": 1}])
@@ -121,4 +121,4 @@ async def test_what_is_kept_in_an_odd_form_raises_nothing(
     async with living(tmp_path, first=first()) as here:
         of_a_database(here)
         here.journal.set("repository", odd)
-        await here.session.folder.compare()
+        await here.session.features.open()

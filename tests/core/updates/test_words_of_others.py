@@ -30,7 +30,6 @@ OTHERS = {
     "turn_error": "for a terminal, which makes it harmless",
     "amount": "a number",
     "answered_beside": "all lines of an answer, each a quote",
-    "held_elsewhere": "a sentence of an error",
     "other_agent": "a sentence of an error",
 }
 #: characters that one text of others may have in a notice, its backticks included, by the notice's

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge import __version__
-from acp_bridge.sharing.listening.holder import Holder, write_holder
+from acp_bridge.core.agents.holder import Holder, write_holder
 from acp_bridge.sharing.listening.run_files import Listed, LiveBridge, RunFile, listed, this_bridge
 from acp_bridge.terminal.doctor import bridges
 from acp_bridge.terminal.doctor.held import Held, held_sessions

@@ -147,8 +147,8 @@ class Replay:
         self._pauses = pauses
         self._audience = audience
         self._recovery = recovery
-        #: a notice for the client that is shown the session next.
-        self.said: str | None = None
+        #: notices for the client that is shown the session next.
+        self.said: list[str] = []
         self._updates = updates
         self._agent_replays = agent_replays
         self._pacing = pacing = audience.pacing
@@ -271,9 +271,9 @@ class Replay:
         named = self._transcript.named
         if self._journal.behind:
             view.replay(named(notices.notice(notices.unrecorded(self._journal.why))))
-        if self.said:
-            view.replay(named(notices.notice(self.said)))
-            self.said = None
+        for text in self.said:
+            view.replay(named(notices.notice(text)))
+        self.said = []
         if left := self._prompts.left_over:
             view.replay(named(notices.notice(notices.left_over(self._prompts.numbered(left)))))
         if self._pauses.told is not Standstill.OPEN and (said := self._pauses.said):

@@ -55,7 +55,7 @@ from acp_bridge.core.updates.open_cards import closing_update
 from acp_bridge.core.updates.updates import Updates
 
 if TYPE_CHECKING:
-    from acp_bridge.versions.activity import Activity
+    from acp_bridge.core.agents.activity import Activity
 
 #: the part of `drain_timeout` for which an agent that was told to stop is silent if it has heeded
 #: it; the end of silence is seen well before that of the drain.
