@@ -227,6 +227,12 @@ def test_the_architecture_says_what_every_folder_and_module_holds(package: str) 
     assert all((ROOT / path).exists() for path in described)
 
 
+def test_the_reading_order_names_fifty_files_of_the_core_once_each() -> None:
+    named = re.findall(r"^\d+\. `([^`]+)`", text(ROOT / "docs" / "reading.md"), re.MULTILINE)
+    assert len(named) == len(set(named)) == 50
+    assert all((ROOT / "acp_bridge/core" / name).is_file() for name in named)
+
+
 def row_of(agent: KnownAgent) -> str:
     how = f"<{agent.install}>" if "://" in agent.install else f"`{agent.install}`"
     command = f"`acp-bridge{' -- ' + agent.typed if agent.command else ''}`"
