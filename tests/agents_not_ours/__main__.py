@@ -9,6 +9,9 @@ client and agent, and the table in docs/versions.md; with agents behind it, thos
 
 `ARGS=--day`: a day's work and a second day of some agents, and what looks back at it (`day.py`).
 
+`ARGS=--words`: odd things that agents were seen to say (`words.py`). Without ARGS these are tried,
+too.
+
 `ARGS=--record`: nothing is tried; the traces in fixtures/traces are recorded again. `recorded.py`
 says of which agents, and with agents behind it, of those.
 """
@@ -21,7 +24,7 @@ from pathlib import Path
 
 import anyio
 
-from tests.agents_not_ours import day, recorded, versions
+from tests.agents_not_ours import day, recorded, versions, words
 from tests.agents_not_ours.agents import AGENTS, AgentNotOurs, install
 from tests.agents_not_ours.trials import OK, SKIPPED, TRIALS, Stand, place, tried
 
@@ -34,6 +37,7 @@ WAYS: dict[str, Sequence[AgentNotOurs]] = {
     "--versions": versions.TRIED,
     "--record": recorded.RECORDED,
     "--day": day.WORKING,
+    "--words": words.TRIED,
 }
 
 
@@ -76,8 +80,8 @@ def main() -> int:
         print(f"FAILED: the agents could not be installed: {trouble}")
         print("0 passed, 1 failed")
         return 1
-    way = next((word for word in sys.argv[1:] if word in WAYS), "")
-    named = [word for word in sys.argv[1:] if word != way]
+    way = next((arg for arg in sys.argv[1:] if arg in WAYS), "")
+    named = [arg for arg in sys.argv[1:] if arg != way]
     known = WAYS[way]
     if unknown := set(named) - {agent.name for agent in known}:
         print(f"FAILED: no such agent: {', '.join(sorted(unknown))}")
@@ -90,6 +94,8 @@ def main() -> int:
             return 0
         case "--day":
             behind = day.run(agents)
+        case "--words":
+            behind = words.run(agents)
         case "--versions":
             of_pairings = versions.run(agents)
             behind += of_pairings.values()
@@ -100,6 +106,7 @@ def main() -> int:
             behind += [result for (_, bridged, _), result in results.items() if bridged]
             if not named:
                 write("agents.md", table(results))
+                behind += words.run(words.TRIED)
     passed = behind.count(OK)
     skipped = sum(result.startswith(SKIPPED) for result in behind)
     failed = len(behind) - passed - skipped

@@ -10,6 +10,7 @@ from tests.support.client_side import never_answers
 from tests.support.fixture_agents import fixture_command
 from tests.support.recording import RpcError
 from tests.whole.bridge_support import World, kill_agent, stopped
+from tests.whole.tiny_agent import tiny_agent
 
 pytestmark = pytest.mark.process
 
@@ -199,3 +200,16 @@ async def test_an_agent_that_is_being_fetched_may_take_longer_than_a_start(
     agent = [str(runner), str(tmp_path / "package"), *fixture_command()]
     async with world.inside(command=agent, start_timeout=1.5) as client:
         assert (await client.prompt("say hello"))["stopReason"] == "end_turn"
+
+
+async def test_an_agent_that_tells_its_version_in_a_string_is_understood(
+    world: World, tmp_path: Path
+) -> None:
+    code = """
+def initialize(id, params):
+    return {"protocolVersion": "1", "agentCapabilities": {}}
+"""
+    async with world.bridge(command=tiny_agent(tmp_path, code), initialized=False) as client:
+        assert (await client.initialize())["protocolVersion"] == 1
+        await client.new_session(world.cwd)
+        assert await client.prompt("x") == {"stopReason": "end_turn"}

@@ -53,6 +53,7 @@ from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.threads import NoThread, done_in_any_case, in_thread
 from acp_bridge.core.updates import odd_updates
+from acp_bridge.core.updates.odd_answers import numbered
 from acp_bridge.core.wire.jsonrpc import Answer, Heard, Malformed, RequestId, RpcError, encode
 from acp_bridge.core.wire.peer import Call
 from acp_bridge.core.wire.stdio import Reader, Writer
@@ -258,7 +259,7 @@ class Link:
             if self._heard:
                 self._translated.tell_lines(self._heard)
         try:
-            result = await self.ask(INITIALIZE, dict(self.command.initialize))
+            result = numbered(await self.ask(INITIALIZE, dict(self.command.initialize)))
         except errors.AgentEnded:
             raise
         except RpcError as refusal:

@@ -7,7 +7,7 @@ nothing else, chooses it; whatever else is not understood chooses none (invarian
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from acp_bridge.core import errors
 from acp_bridge.core.protocol import CANCELLED_PERMISSION, Json, as_object, meta_of, objects
@@ -137,3 +137,11 @@ def _holders(given: Json) -> Iterator[Json]:
     for name in _HOW:
         if isinstance(inner := given.get(name), dict):
             yield from _holders(inner)
+
+
+def numbered(result: Any) -> Any:
+    """Return an answer to `initialize` with a number as its version, where that came as digits."""
+    told = result.get("protocolVersion") if isinstance(result, dict) else None
+    if isinstance(told, str) and told.isascii() and told.isdigit():
+        return {**result, "protocolVersion": int(told[:5])}
+    return result
