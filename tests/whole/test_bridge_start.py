@@ -213,3 +213,32 @@ def initialize(id, params):
         assert (await client.initialize())["protocolVersion"] == 1
         await client.new_session(world.cwd)
         assert await client.prompt("x") == {"stopReason": "end_turn"}
+
+
+async def test_an_agent_that_writes_the_names_of_its_own_attributes_is_understood(
+    world: World, tmp_path: Path
+) -> None:
+    code = """
+def session_new(id, params):
+    return {"session_id": "s"}
+
+def tell(**update):
+    send(method="session/update", params={"session_id": "s", "update": update})
+
+def session_prompt(id, params):
+    tell(session_update="agent_message_chunk", content={"type": "text", "text": "words"})
+    tell(session_update="tool_call", tool_call_id="t", title="x", raw_input={"old_text": "a"})
+    call = {"tool_call_id": "t"}
+    options = [{"option_id": "y", "name": "Yes", "kind": "allow_once"}]
+    asked = {"session_id": "s", "tool_call": call, "options": options}
+    send(id="p", method="session/request_permission", params=asked)
+    return {"stop_reason": "end_turn"}
+"""
+    async with world.bridge(command=tiny_agent(tmp_path, code)) as client:
+        client.side.permission = "never"
+        assert (await client.prompt("x"))["stopReason"] == "end_turn"
+        assert client.texts() == ["words"]
+        (call,) = [each for each in client.updates() if each["sessionUpdate"] == "tool_call"]
+        assert call["rawInput"] == {"old_text": "a"}
+        (asked,) = client.recording.requests("session/request_permission")
+        assert asked["params"]["options"][0]["optionId"] == "y"

@@ -511,6 +511,8 @@ class Link:
     # --- the agent's side of the wire ----------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
+        if isinstance(call.params, dict) and "session_id" in call.params:
+            call = Call(call.id, call.method, odd_updates.in_camel_case(call.params))
         if call.method.startswith(OWN_PREFIX):
             raise errors.unknown_method(call.method)
         if call.method == SESSION_UPDATE:  # with an id, which some writers put into everything
@@ -525,6 +527,8 @@ class Link:
             self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
+        if isinstance(params, dict) and "session_id" in params:
+            params = odd_updates.in_camel_case(params)
         if method.startswith(OWN_PREFIX):
             event("agent.noise", agent=self.name, what="a notification that only a bridge sends")
             return

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -36,6 +37,12 @@ _OF_VERSION_2: Final = {
     **dict.fromkeys(("state_update", "replay_complete", "tool_call_content_chunk"), ""),
     **dict.fromkeys(("terminal_update", "terminal_output_chunk"), ""),
 }
+#: an attribute's name, where the protocol has a capital letter.
+_SNAKE: Final = re.compile(r"_([a-z])")
+#: members whose objects have members of the protocol.
+_OF_THE_PROTOCOL: Final = frozenset(
+    {"update", "content", "toolCall", "options", "locations", "entries", "availableCommands"}
+)
 _READ: Final = frozenset({*_CALLS, PLAN, *_OF_VERSION_2})
 #: kinds of a bridge's own begin so.
 _OWN: Final = "_acp_bridge"
@@ -213,3 +220,24 @@ def _entries(entries: list[Any]) -> list[Json]:
         for each in objects(told)
     ]
     return [entry(each) for each in named if isinstance(each.get("content"), str)]
+
+
+def in_camel_case(told: Json) -> Json:
+    """Return an object with members such as `session_id` under the protocol's names.
+
+    Some agents in Python write the names of their own attributes. What a tool is given or returns
+    stays as it is.
+    """
+    named: Json = {
+        name if name.startswith("_") else _SNAKE.sub(lambda found: found[1].upper(), name): value
+        for name, value in told.items()
+    }
+    for name in _OF_THE_PROTOCOL & named.keys():
+        named[name] = _inner_in_camel_case(named[name])
+    return named
+
+
+def _inner_in_camel_case(value: object) -> object:
+    if isinstance(value, list):
+        return [_inner_in_camel_case(each) for each in value]
+    return in_camel_case(value) if isinstance(value, dict) else value
