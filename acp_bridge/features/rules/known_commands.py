@@ -308,12 +308,16 @@ LISTED_ALONE = _words("git npm tar")
 #: options of git before a subcommand that change nothing that a rule is about
 GIT_GLOBALS = _words("--no-pager -P --no-optional-locks --literal-pathspecs")
 #: variables that may be set before a command to a plain word, beside LC_*
-ASSIGNMENTS = _words("""
-CI COLUMNS FORCE_COLOR LANG NODE_ENV NO_COLOR PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
-RUST_BACKTRACE RUST_LOG TERM TZ
-""")
+ASSIGNMENTS = _words("CI COLUMNS FORCE_COLOR LANG NO_COLOR TERM TZ")
 #: variables that may be set to these values alone
-SET_TO = {"GIT_PAGER": ("", "cat"), "PAGER": ("", "cat")}
+SET_TO = {
+    "GIT_PAGER": ("", "cat"),
+    "PAGER": ("", "cat"),
+    "NODE_ENV": ("test",),
+    "PYTHONDONTWRITEBYTECODE": ("1",),
+    "PYTHONUNBUFFERED": ("1",),
+    "RUST_BACKTRACE": ("1",),
+}
 
 
 def _spread(first_words: str) -> list[tuple[str, ...]]:
@@ -350,7 +354,7 @@ def is_option(word: str, options: frozenset[str]) -> bool:
     if word in options:
         return word not in (OPERANDS, NUMBER, ONE, SCRIPT)
     name, joined, value = word.partition("=")
-    if joined and _OPTION.fullmatch(name) and name in options:
+    if joined and len(name) > 2 and _OPTION.fullmatch(name) and name in options:
         return not value.startswith("@")
     if NUMBER in options and _NUMBER.fullmatch(word):
         return True

@@ -96,6 +96,8 @@ def test_what_is_known_to_be_harmless_is_allowed_by_a_prefix(command: str) -> No
     "command",
     [
         # options that run, write or set something: bundled, abbreviated, attached
+        "pytest -q=x",
+        "git diff -U=x",
         "sort -o x y",
         "sort --output=x y",
         "sort --outp=x y",

@@ -196,6 +196,10 @@ def test_a_line_that_two_readings_differ_about_is_allowed_by_no_rule(
 @pytest.mark.parametrize(
     "command",
     [
+        "NODE_ENV=production npm test",
+        "RUST_LOG=debug npm test",
+        "RUST_BACKTRACE=full npm test",
+        "PYTHONUNBUFFERED=x npm test",
         "PYTEST_ADDOPTS='-p evil' pytest",
         "GIT_PAGER=./evil git log",
         "PATH=.:/bin ls",
