@@ -241,3 +241,14 @@ async def test_a_prompt_that_is_cancelled_while_it_waits_hushes_no_turn_that_run
         world.gates.open("g")
         assert await stopped(client, running) == "end_turn"
         assert client.texts() == ["one", "two"]
+
+
+@pytest.mark.hazard("C1")
+async def test_a_cancel_with_an_id_stops_the_turn_and_is_answered(world: World) -> None:
+    async with world.inside() as client:
+        running = client.send_prompt("gate middle; say never")
+        await world.gates.reached("middle")
+        asked = client.send_request("session/cancel", {"sessionId": client.session_id})
+        assert (await client.answer_to(asked))["result"] is None
+        assert await stopped(client, running) == "cancelled"
+        assert await client.prompt("say two") == {"stopReason": "end_turn"}

@@ -264,6 +264,10 @@ class Bridge:
         params, method, client = request.params or {}, request.method, request.client
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
+        if method in CANCELS:  # some writers put an id into everything: a Stop counts all the same
+            self.on_client_notification(client, method, params)
+            request.answer(None)
+            return
         # `initialize`, and what comes before its answer
         if client.stage is not Stage.READY or method == protocol.INITIALIZE:
             self._introduction.take(request, params)
