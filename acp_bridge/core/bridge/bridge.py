@@ -268,11 +268,9 @@ class Bridge:
             self.on_client_notification(client, method, params)
             request.answer(None)
             return
-        # `initialize`, and what comes before its answer
         if client.stage is not Stage.READY or method == protocol.INITIALIZE:
             self._introduction.take(request, params)
             return
-        # what the client may not ask; what another bridge is to answer
         self._check(request, params)
         elsewhere = self._sessions.passages
         if (elsewhere.held or elsewhere.continued) and elsewhere.take(request, params):

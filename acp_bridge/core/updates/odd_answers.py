@@ -79,14 +79,25 @@ def options_of_v1(options: object) -> list[Json]:
     """Return those options of a permission that a client of version 1 can show, with a name.
 
     An option of a kind that it doesn't know is left out: what it would mean to choose it, no client
-    can tell.
+    can tell. So are those with an id that is unclear.
     """
     told = [each for each in objects(options) if isinstance(each.get("optionId"), str)]
+    unclear = unclear_options(options)
     return [
         each if isinstance(each.get("name"), str) else {**each, "name": each["optionId"]}
         for each in told
-        if each.get("kind") in _KINDS
+        if each.get("kind") in _KINDS and each["optionId"] not in unclear
     ]
+
+
+def unclear_options(options: object) -> list[object]:
+    """Return the ids under which a permission has both an option that allows and one that doesn't.
+
+    An agent that is answered with such an id may take it for either.
+    """
+    told = [(str(each.get("kind")), each.get("optionId")) for each in objects(options)]
+    others = [option_id for kind, option_id in told if not kind.startswith("allow")]
+    return [each for kind, each in told if kind.startswith("allow") and each in others]
 
 
 def permission_answer(result: object, offered: list[object]) -> Json | None:

@@ -395,6 +395,20 @@ async def test_kinds_of_options_that_version_1_does_not_have_are_left_out(tmp_pa
         assert "no client here knows" in here.texts()[-1]
 
 
+@pytest.mark.hazard("C18")
+async def test_options_that_allow_and_reject_under_one_id_are_left_out(tmp_path: Path) -> None:
+    always = {"optionId": "yes", "name": "Always", "kind": "allow_always"}
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        await asks(here, agent, ONCE, always, NO, {**NO, "optionId": "no", "name": "Never"})
+        options = question(here)["params"]["options"]
+        assert [each["optionId"] for each in options] == ["yes", "yes", "no", "no"]
+        answer(here, question(here), selects("no"))
+        ask_again(agent, ONCE, {**NO, "optionId": "yes"})
+        assert told(agent)[-1] == {"outcome": {"outcome": "cancelled"}}
+        assert "no client here knows" in here.texts()[-1]
+
+
 async def test_a_question_without_options_has_an_empty_list_and_one_without_an_id_is_none(
     tmp_path: Path,
 ) -> None:

@@ -27,6 +27,7 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.session.clients.open_request import OpenRequest
 from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.children import placed
+from acp_bridge.core.updates.odd_answers import unclear_options
 from acp_bridge.core.updates.open_cards import opening_update
 from acp_bridge.core.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.core.updates.updates import Updates
@@ -302,8 +303,10 @@ def decision_of(call: Call, result: object, by: str, name: str = "") -> Decision
 
 def option_for(decision: str | None, options: object) -> object:
     """Return the id of the option that stands for a decision; None if there is none."""
+    unclear = unclear_options(options)
     for kind in _KINDS.get(decision or "", ()):
         for option in objects(options):
-            if option.get("kind") == kind and option.get("optionId"):
-                return option["optionId"]
+            option_id = option.get("optionId")
+            if option.get("kind") == kind and option_id and option_id not in unclear:
+                return option_id
     return None
