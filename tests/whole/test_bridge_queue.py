@@ -168,3 +168,13 @@ async def test_an_update_that_trails_the_answer_is_shown_and_holds_up_nothing(
         assert usage not in client.updates()
         world.gates.open("g")
         await client.until_recorded(lambda: usage in client.updates())
+
+
+@pytest.mark.hazard("Q2", "V4")
+async def test_a_prompt_without_an_id_never_goes_past_the_queue(world: World) -> None:
+    async with world.inside() as client:
+        words = [{"type": "text", "text": "say never"}]
+        client.notify("session/prompt", {"sessionId": client.session_id, "prompt": words})
+        assert await client.prompt("say one") == {"stopReason": "end_turn"}
+        assert client.texts() == ["one"]
+    assert len(world.log.received("session/prompt")) == 1

@@ -39,6 +39,16 @@ from acp_bridge.core.wire.jsonrpc import UNSET, is_id
 from acp_bridge.core.wire.streams import Incoming, Outgoing, Streams
 from acp_bridge.sharing.listening.listening import Listening
 
+#: requests of the protocol: they do nothing without an id.
+_REQUESTS: Final = frozenset(
+    {
+        *(protocol.INITIALIZE, protocol.AUTHENTICATE, protocol.LOGOUT, protocol.STEERING),
+        *(protocol.SESSION_NEW, protocol.SESSION_LOAD, protocol.SESSION_RESUME),
+        *(protocol.SESSION_LIST, protocol.SESSION_CLOSE, protocol.SESSION_DELETE),
+        *(protocol.SESSION_FORK, protocol.SESSION_PROMPT),
+        *(protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_OPTION),
+    }
+)
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
 #: requests about prompts or background work of a session that bring no words for the agent.
 _WITHOUT_WORDS = (
@@ -440,7 +450,13 @@ class Bridge:
 
 
 def _may_notify(client: Client, method: str) -> bool:
-    """Return True if the client may send this notification; others are dropped."""
+    """Return True if the client may send this notification; others are dropped.
+
+    One that only is a request is never passed on: a prompt would go past the queue.
+    """
+    if method in _REQUESTS:
+        event("client.noise", what=f"{method} without an id")
+        return False
     if method == protocol.SESSION_CANCEL:
         return client.may(Right.STOP)
     return client.may(Right.ACT) and not method.startswith(protocol.OWN_PREFIX)
