@@ -133,12 +133,13 @@ async def test_live_sessions_come_first_and_the_newest_of_them(
         live = [await it.new(owner) for _ in range(4)]
 
         async def uses(session_id: str) -> None:
-            """Prompt, and wait until the session is the newest."""
+            """Prompt, and wait until the session is the newest, and has its title: that is noted in
+            a task of its own, and makes a session the newest, too."""
             assert await owner.stop_reason(owner.prompt(session_id, "hello")) == "end_turn"
             with anyio.fail_after(BOUND):
                 while True:
                     newest = (await owner.ask("session/list", {}))["sessions"][0]
-                    if newest["sessionId"] == session_id:
+                    if newest["sessionId"] == session_id and newest.get("title"):
                         return
 
         for session_id in (live[2], live[0], live[3], live[1]):
