@@ -511,15 +511,13 @@ class Link:
     # --- the agent's side of the wire ----------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
-        if isinstance(call.params, dict) and "session_id" in call.params:
-            call = Call(call.id, call.method, odd_updates.in_camel_case(call.params))
         if call.method.startswith(OWN_PREFIX):
             raise errors.unknown_method(call.method)
         if call.method == SESSION_UPDATE:  # with an id, which some writers put into everything
             self.on_notification(call.method, call.params)
             self.peer.answer(call.id, None)
             return
-        params = self._without_own_marks(call.params)
+        params = self._as_named(call.params)
         if isinstance(params, dict) and isinstance(asked := params.get("toolCall"), dict):
             params = {**params, "toolCall": without_own_meta(odd_updates.call(asked))}
         call = Call(call.id, call.method, params)
@@ -527,12 +525,10 @@ class Link:
             self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
-        if isinstance(params, dict) and "session_id" in params:
-            params = odd_updates.in_camel_case(params)
         if method.startswith(OWN_PREFIX):
             event("agent.noise", agent=self.name, what="a notification that only a bridge sends")
             return
-        params = self._without_own_marks(params)
+        params = self._as_named(params)
         named = isinstance(params, dict) and "sessionId" in params
         if self._translated is None and named and kind_of(params) == SAID_UPDATE:
             event("agent.noise", agent=self.name, what="an update that only a bridge makes")
@@ -583,12 +579,17 @@ class Link:
         elif self._writer:
             self._writer.write(data)
 
-    def _without_own_marks(self, params: Any) -> Any:
-        """Return the agent's parameters without the bridge's marks; a translator's keep them.
+    def _as_named(self, params: Any) -> Any:
+        """Return the agent's parameters under the protocol's names, without the bridge's marks.
 
-        Of an agent that belongs to acp-bridge those stay that are its own to say.
+        A translator's keep the marks. Of an agent that belongs to acp-bridge those stay that are
+        its own to say.
         """
-        if not isinstance(params, dict) or self._translated is not None:
+        if not isinstance(params, dict):
+            return params
+        if "session_id" in params:
+            params = odd_updates.in_camel_case(params)
+        if self._translated is not None:
             return params
         told = own_meta(params) if self.command.ours else {}
         kept = {name: told[name] for name in _OUR_AGENT_MARKS if isinstance(told.get(name), bool)}

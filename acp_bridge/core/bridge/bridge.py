@@ -28,6 +28,7 @@ from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.keep import Waiter
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.prompts import pauses
+from acp_bridge.core.session.requests.options import VALUE_KEYS
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions import params as check
@@ -39,15 +40,9 @@ from acp_bridge.core.wire.jsonrpc import UNSET, is_id
 from acp_bridge.core.wire.streams import Incoming, Outgoing, Streams
 from acp_bridge.sharing.listening.listening import Listening
 
-#: requests of the protocol: they do nothing without an id.
-_REQUESTS: Final = frozenset(
-    {
-        *(protocol.INITIALIZE, protocol.AUTHENTICATE, protocol.LOGOUT, protocol.STEERING),
-        *(protocol.SESSION_NEW, protocol.SESSION_LOAD, protocol.SESSION_RESUME),
-        *(protocol.SESSION_LIST, protocol.SESSION_CLOSE, protocol.SESSION_DELETE),
-        *(protocol.SESSION_FORK, protocol.SESSION_PROMPT),
-        *(protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_OPTION),
-    }
+#: requests of the protocol that are carried out at once, beside the slow ones.
+_AT_ONCE: Final = frozenset(
+    {protocol.INITIALIZE, protocol.SESSION_PROMPT, protocol.STEERING, *VALUE_KEYS}
 )
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
 #: requests about prompts or background work of a session that bring no words for the agent.
@@ -381,7 +376,7 @@ class Bridge:
         bound = protocol.prompt_key(named)
         if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
             client.early.cancel_oldest(client, named.get("sessionId"), bound)
-        if client.stage is not Stage.READY or not _may_notify(client, method):
+        if client.stage is not Stage.READY or not self._may_notify(client, method):
             return
         elsewhere, session_id = self._sessions.passages, named.get("sessionId")
         above = self._session_above(client, session_id)
@@ -448,15 +443,14 @@ class Bridge:
                 if session.cancel_request(client, request_id):
                     return
 
+    def _may_notify(self, client: Client, method: str) -> bool:
+        """Return True if the client may send this notification; others are dropped.
 
-def _may_notify(client: Client, method: str) -> bool:
-    """Return True if the client may send this notification; others are dropped.
-
-    One that only is a request is never passed on: a prompt would go past the queue.
-    """
-    if method in _REQUESTS:
-        event("client.noise", what=f"{method} without an id")
-        return False
-    if method == protocol.SESSION_CANCEL:
-        return client.may(Right.STOP)
-    return client.may(Right.ACT) and not method.startswith(protocol.OWN_PREFIX)
+        A request without an id is never passed on: a prompt would go past the queue.
+        """
+        if method in self.slow or method in _AT_ONCE:
+            event("client.noise", what=f"{method} without an id")
+            return False
+        if method == protocol.SESSION_CANCEL:
+            return client.may(Right.STOP)
+        return client.may(Right.ACT) and not method.startswith(protocol.OWN_PREFIX)
