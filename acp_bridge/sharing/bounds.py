@@ -40,7 +40,7 @@ from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions import mcp_servers, params
 from acp_bridge.core.updates import notices
-from acp_bridge.sharing.notices import servers_left_out
+from acp_bridge.core.updates.wording import code
 
 _OUTSIDE: Final = "lies outside of the folders that this login may use"
 _UNSEEN: Final = "could not be looked at in time"
@@ -222,3 +222,12 @@ def _leads_into(bounds: list[PurePath], path: str) -> bool:
     except (OSError, ValueError):  # a path that no system has
         return False
     return os.path.isabs(path) and any(real.is_relative_to(bound) for bound in bounds)
+
+
+def servers_left_out(names: list[str], machine: str) -> str:
+    """Return the notice of MCP servers that a remote client has named and that are not started."""
+    told = ", ".join(f"`{code(name)}`" for name in names)
+    return (
+        f"[acp-bridge] MCP servers that would be started as commands on {machine} are left out:"
+        f" {told}. `--client-mcp` of `acp-bridge serve` lets clients from elsewhere start them."
+    )

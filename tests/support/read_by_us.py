@@ -28,10 +28,12 @@ class ReadByUs:
         members = {field.alias or member for member, field in fields.items()}
         listed = self.listed["models"][name]
         assert not {*listed["read"]} & {*listed["left"]}
+        others = members ^ {*listed["read"], *listed["left"]}
         package = self.listed["package"]
-        assert members == {*listed["read"], *listed["left"]}, (
+        assert not others, (
             f"{name} of {package} {version(package)} has other members than"
-            f" {self.listed['version']}: read or leave them, and list them in {self._file}"
+            f" {self.listed['version']}. Read or leave {others}, and"
+            f" list them in {self._file}"
         )
 
     def compare_version(self) -> None:

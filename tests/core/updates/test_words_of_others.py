@@ -13,12 +13,12 @@ from acp_bridge.core.updates import agent_trouble, notices
 from acp_bridge.features.repository import notices as repository
 from acp_bridge.features.spending import notices as budget
 from acp_bridge.remote.connect import rules
-from acp_bridge.sharing import notices as remote_notices
+from acp_bridge.sharing import bounds
 from acp_bridge.sharing.elsewhere import passage_words
 
 #: everywhere that sentences of the bridge are made.
 ROOMS: list[ModuleType] = [
-    *(notices, agent_trouble, budget, remote_notices, repository),
+    *(notices, agent_trouble, budget, bounds, repository),
     *(rules, passage_words),
 ]
 #: functions that make no notice, and why.
