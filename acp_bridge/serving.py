@@ -23,7 +23,7 @@ from acp_bridge.core.journal import Journal
 from acp_bridge.core.runtime import signals
 from acp_bridge.core.runtime.keep import Waiter
 from acp_bridge.core.runtime.log import event, logger
-from acp_bridge.core.session.feature import MakeFeature
+from acp_bridge.core.session.feature import MakeFeatures
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import NOTIFY_FILE, AgentProtocol, Settings
 from acp_bridge.core.wire.stdio import Reader, Writer
@@ -35,8 +35,8 @@ from acp_bridge.features.watch import silence
 if TYPE_CHECKING:
     from acp_bridge.trace.trace import Trace
 
-#: the features of a session, in the order in which they are told.
-FEATURES: Final[tuple[MakeFeature, ...]] = (
+#: the features of a session, in the order in which it calls them.
+FEATURES: Final[tuple[MakeFeatures, ...]] = (
     account.made_for,
     hold.made_for,
     silence.made_for,

@@ -1,19 +1,19 @@
 """The seam between a session and what it can do beyond core.
 
-A feature is a class below `Feature` in a folder of its own. `acp_bridge/serving.py` names the
-features that there are. Core knows none of them.
+A feature is a subclass of `Feature` in its own folder. `acp_bridge/serving.py` lists all features.
+Core knows none of them.
 
 Invariants
-- A session asks a feature only at the moments that its class overrides: `Features` has a table for
-  each moment, made once. A feature that is off, or a moment that nobody overrides, costs nothing.
-- At each moment the features are told in the order in which `serving.py` names them. A feature that
-  raises is logged, and the turn goes on without it.
+- A session calls a feature only at the moments that its class overrides. `Features` makes a table
+  for each moment once, so a feature that is off costs nothing.
+- The session calls the features in the order in which `serving.py` names them.
+- If a feature raises, the session logs the error and goes on without that feature. `take_words` is
+  the exception: it may refuse, so if it raises, the words are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from acp_bridge.core import errors
@@ -38,47 +38,50 @@ R = TypeVar("R")
 class Feature:
     """What one session can do beyond core: override the moments at which the feature acts."""
 
-    #: the kinds of the agent's states that `note_state` is told of.
+    #: the kinds of the agent's states that `note_state` gets.
     states: frozenset[str] = frozenset()
 
     def take_words(self) -> None:
-        """Act before the session takes a prompt, or words for the running turn."""
+        """Act before the session takes a prompt, or words for the running turn.
+
+        If this raises, the session refuses them.
+        """
 
     def begin_turn(self, link: Link, seq: int) -> None:
-        """Act as a prompt is sent to the process `link`, after clients were shown its words.
+        """Act before the process `link` gets a prompt. Clients already show its words.
 
         `seq`: the prompt's number in the journal.
         """
 
     def note_progress(self) -> None:
-        """Note that the agent has said or asked something of its turn."""
+        """Act after the agent wrote something of its turn, or asked something."""
 
     def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
-        """Note a state that the agent tells, of one of the kinds in `states`.
+        """Act on a state from the agent, of one of the kinds in `states`.
 
-        `announced`: the process has the session. Before that it may repeat what it told earlier.
+        `announced`: the process has the session. Before that it may repeat old states.
         """
 
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
-        """Return the agent's answer to the prompt `key` as the next feature is to see it."""
+        """Return the agent's answer to the prompt `key`, changed or not."""
         return answer
 
     def explains_failure(self) -> bool:
-        """Return True if it is known why the agent answers prompts with errors."""
+        """Return True if the feature knows why the agent answers prompts with errors."""
         return False
 
     def end_turn(self, outcome: Outcome) -> None:
-        """Act before a prompt gets this outcome."""
+        """Act before the client gets the outcome of a prompt."""
 
     async def open(self) -> str | None:
-        """Act before a client gets a session that was kept; returns a notice for it, or None."""
+        """Act before a client loads the session. Return a notice for that client, or None."""
         return None
 
     async def note_use(self) -> None:
-        """Act after the session was used: a prompt was taken, or a turn has ended."""
+        """Act after the session took a prompt, or a turn ended."""
 
     async def close(self) -> None:
-        """Act at the end of the session; what it waits for has a bound."""
+        """Act at the end of the session. Each wait has a bound."""
 
     def concerned(self, before: SessionState, after: SessionState) -> bool:
         """Return True if a change of the session's state concerns this feature."""
@@ -98,22 +101,22 @@ class Parts(Protocol):
     prompts: Prompts
     pauses: Pauses
     user_settings: UserSettings
-    #: that of the agent's guards; None: they have none.
+    #: the deadline of the agent's guards; None: they have none.
     deadline: Deadline | None
 
     def unread(self) -> bool:
         """Return True while the process is not read, because a client doesn't read."""
 
 
-#: makes the feature of a session, by the bridge's settings; None: it is off.
-MakeFeature: TypeAlias = Callable[[Parts, Settings], Feature | None]
+#: makes the features of one folder for a session, by the bridge's settings; none if they are off.
+MakeFeatures: TypeAlias = Callable[[Parts, Settings], Sequence[Feature]]
 
 
 class Features:
-    """The features of one session: for each moment, a call that tells those that override it."""
+    """The features of one session. Each method calls the features that override that moment."""
 
     def __init__(self, features: Sequence[Feature]) -> None:
-        """`features`: those that are on, in the order of telling."""
+        """`features`: those that are on, in the order of the calls."""
         self.on = tuple(features)
         self._follow = [each for each in features if _overrides(each, Feature.follow)]
         self._take_words = _having(features, Feature.take_words)
@@ -131,21 +134,21 @@ class Features:
         }
 
     def take_words(self) -> None:
-        """Tell that a prompt, or words for the running turn, came."""
-        _tell(self._take_words)
+        """Announce a prompt, or words for the running turn. Raises what a feature raises."""
+        for take_words in self._take_words:
+            take_words()
 
     def begin_turn(self, link: Link, seq: int) -> None:
-        """Tell that a prompt is sent."""
-        _tell(self._begin_turn, link, seq)
+        """Announce that the agent gets a prompt."""
+        _call(self._begin_turn, link, seq)
 
     def note_progress(self) -> None:
-        """Tell that the agent has said or asked something of its turn."""
-        _tell(self._note_progress)
+        """Announce that the agent wrote something of its turn, or asked something."""
+        _call(self._note_progress)
 
     def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
-        """Tell a state of the agent."""
-        for note in self._note_state.get(update["sessionUpdate"], ()):
-            _tell((partial(note, announced=announced),), link, update)
+        """Pass on a state from the agent."""
+        _call(self._note_state.get(update["sessionUpdate"], ()), link, update, announced=announced)
 
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
         """Return the agent's answer to a prompt as all features leave it."""
@@ -161,20 +164,20 @@ class Features:
         return any(_sure(explains) for explains in self._explain)
 
     def end_turn(self, outcome: Outcome) -> None:
-        """Tell the outcome of a prompt."""
-        _tell(self._end_turn, outcome)
+        """Pass on the outcome of a prompt."""
+        _call(self._end_turn, outcome)
 
     async def open(self) -> list[str]:
-        """Return the features' notices for a client that gets a session that was kept."""
-        return [said for open_ in self._open if (said := await _awaited(open_))]
+        """Return the features' notices for a client that loads the session."""
+        return [notice for open_ in self._open if (notice := await _awaited(open_))]
 
     async def note_use(self) -> None:
-        """Tell that the session was used."""
+        """Announce that the session took a prompt, or that a turn ended."""
         for note_use in self._note_use:
             await _awaited(note_use)
 
     async def close(self) -> None:
-        """Tell that the session ends."""
+        """Announce the end of the session."""
         for close in self._close:
             await _awaited(close)
 
@@ -194,17 +197,17 @@ def _having(
     return tuple(getattr(each, moment.__name__) for each in features if _overrides(each, moment))
 
 
-def _sure(says: Callable[P, bool], *args: P.args, **named: P.kwargs) -> bool:
-    """Return what a feature says; False if it raises, which is logged."""
+def _sure(asked: Callable[P, bool], *args: P.args, **named: P.kwargs) -> bool:
+    """Return the answer of a feature. If it raises, log the error and return False."""
     try:
-        return says(*args, **named)
+        return asked(*args, **named)
     except Exception as exc:
         errors.internal(exc, "a feature failed")
         return False
 
 
 async def _awaited(method: Callable[[], Awaitable[R]]) -> R | None:
-    """Return what a feature returns in the end; None if it raises, which is logged."""
+    """Return the result of a feature. If it raises, log the error and return None."""
     try:
         return await method()
     except Exception as exc:
@@ -212,8 +215,8 @@ async def _awaited(method: Callable[[], Awaitable[R]]) -> R | None:
         return None
 
 
-def _tell(methods: Iterable[Callable[P, object]], *args: P.args, **named: P.kwargs) -> None:
-    """Call each; one that raises is logged, and the others are told all the same."""
+def _call(methods: Iterable[Callable[P, object]], *args: P.args, **named: P.kwargs) -> None:
+    """Call each method. If one raises, log the error and call the others."""
     for method in methods:
         try:
             method(*args, **named)

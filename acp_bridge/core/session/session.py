@@ -111,8 +111,9 @@ class Session:
         rules = FoundRules(settings, workspace.cwd)
         self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules, deadline)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
-        made = [make(self, settings) for make in context.features]
-        self.features = features = Features([each for each in made if each])
+        self.features = features = Features(
+            [each for make in context.features for each in make(self, settings)]
+        )
 
         # The processes, and what clients ask of them.
         self._processes = processes = AgentProcesses(context, pool, lease, core)

@@ -7,6 +7,7 @@ no repository is looked at. A machine is a data folder with copies of sessions.
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from typing import Final
 
 from acp_bridge.core.journal import JournalError
@@ -89,6 +90,6 @@ class WorkingFolder(Feature):
         return None
 
 
-def made_for(session: Parts, settings: Settings) -> Feature:
+def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what compares the repository of a session's folder."""
-    return WorkingFolder(session)
+    return [WorkingFolder(session)]

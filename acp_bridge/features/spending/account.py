@@ -7,13 +7,13 @@ next one begins; what an agent tells before the first one belongs to none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from secrets import token_hex
 from typing import Final
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.journal import JournalError
 from acp_bridge.core.journal.records import now
-from acp_bridge.core.machine.effects import Outcome
 from acp_bridge.core.protocol import (
     SET_MODEL,
     TOKENS,
@@ -24,7 +24,6 @@ from acp_bridge.core.protocol import (
     without_own_meta,
 )
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.core import SessionState
 from acp_bridge.core.session.feature import Feature, Parts
 from acp_bridge.core.session.requests import options
 from acp_bridge.core.settings import Settings
@@ -57,33 +56,10 @@ class Account(Feature):
         self._shown: Json | None = None
         self._model: object = None
 
-    def take_words(self) -> None:
-        """Hold the session if it has spent its budget."""
-        if self.budget:
-            self.budget.hold()
-
     def begin_turn(self, link: Link, seq: int) -> None:
         """Note that a turn begins, and which agent and model run it."""
         self._turn, self._began, self._costs, self._tokens = str(seq), now(), [], {}
-        if self.budget:
-            self.budget.begin_turn()
         self._keep(link)
-        if self.budget:
-            self.budget.look_at(link)
-
-    def end_turn(self, outcome: Outcome) -> None:
-        """Tell the budget how a prompt ended."""
-        if self.budget:
-            self.budget.end_turn(outcome)
-
-    def concerned(self, before: SessionState, after: SessionState) -> bool:
-        """Return True if the session has a budget."""
-        return self.budget is not None
-
-    def follow(self, before: SessionState, after: SessionState) -> None:
-        """Tell the budget of a change."""
-        if self.budget:
-            self.budget.follow(before, after)
 
     def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
         """Note the cost that a `usage_update` tells, in the place of a lower one before it."""
@@ -150,9 +126,9 @@ class Account(Feature):
         return self._model
 
 
-def made_for(session: Parts, settings: Settings) -> Feature:
-    """Return what keeps the costs of a session, with its budget if it has one.
-
-    Raises JournalError.
-    """
-    return Account(session, Budget(session, settings.budget) if settings.budget else None)
+def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
+    """Return the account of a session, behind its budget if it has one. Raises JournalError."""
+    if settings.budget is None:
+        return [Account(session, None)]
+    budget = Budget(session, settings.budget)
+    return [budget, Account(session, budget)]

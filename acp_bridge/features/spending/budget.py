@@ -24,7 +24,7 @@ from acp_bridge.core.protocol import Json, as_object
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import SessionState
-from acp_bridge.core.session.feature import Parts
+from acp_bridge.core.session.feature import Feature, Parts
 from acp_bridge.core.settings import Money
 from acp_bridge.core.wire.jsonrpc import Ok
 from acp_bridge.features.spending import notices as said
@@ -39,7 +39,7 @@ _UNSAID: Final = 0.8
 _DIGITS: Final = 9
 
 
-class Budget:
+class Budget(Feature):
     """Counts what one session costs, and holds the session when its budget is spent."""
 
     def __init__(self, session: Parts, budget: Money) -> None:
@@ -63,7 +63,7 @@ class Budget:
                 of_turn(row, self._totals)
                 continue
             self._take(row)
-            self.begin_turn()
+            self._count_next()
         #: it was said that costs are lacking, and that there are some in another currency.
         self._said_lacking = self._said_other = False
         kept = as_object(journal.get(_KEPT))
@@ -80,17 +80,17 @@ class Budget:
 
     # --- what the agent tells ------------------------------------------------------------------
 
-    def begin_turn(self) -> None:
-        """Count what is told from now on for another turn."""
-        if self._last:
-            of_turn(self._last, self._totals)
-        self._before, self._last, self._in_last = self._before + self._in_last, None, 0.0
-
-    def look_at(self, link: Link) -> None:
-        """Show a notice, as a turn begins, if its agent is known to tell no cost."""
+    def begin_turn(self, link: Link, seq: int) -> None:
+        """Count for another turn from now on. Show a notice if the agent never tells a cost."""
+        self._count_next()
         about = as_object(link.initialized.get("agentInfo"))
         if tells_no_cost(about.get("name"), about.get("version")):
             self._say_lacking(said.never_told(self._budget, self._currency))
+
+    def _count_next(self) -> None:
+        if self._last:
+            of_turn(self._last, self._totals)
+        self._before, self._last, self._in_last = self._before + self._in_last, None, 0.0
 
     def note(self, told: Told) -> None:
         """Count all that was told in the turn until now; hold the session if its budget is spent.
@@ -105,7 +105,7 @@ class Budget:
         if self.cost <= before:
             return
         if self.cost >= self._limit:
-            self.hold()
+            self._hold()
         elif self._nears and self.cost >= self._limit - (1 - _UNSAID) * self._budget:
             self._nears = False
             self._transcript.notice(said.nearly_spent(self.cost, self._limit, self._currency))
@@ -131,7 +131,11 @@ class Budget:
 
     # --- what is held and stopped --------------------------------------------------------------
 
-    def hold(self) -> None:
+    def take_words(self) -> None:
+        """Hold the session, before it takes words, if it has spent its budget."""
+        self._hold()
+
+    def _hold(self) -> None:
         """Hold the session if it has spent its budget, and stop what still runs a moment later."""
         if self.cost < self._limit:
             return

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from time import time
 from typing import Final
@@ -146,9 +147,9 @@ class UsageLimit(Feature):
         self._pauses.go(agent_trouble.LIMIT_RESET)
 
 
-def made_for(session: Parts, settings: Settings) -> Feature:
+def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what follows the usage limits of a session."""
-    return UsageLimit(session, resumes=settings.resume_at_reset)
+    return [UsageLimit(session, resumes=settings.resume_at_reset)]
 
 
 def _in_words(moment: float) -> str:

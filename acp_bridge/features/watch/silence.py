@@ -14,6 +14,7 @@ if the user has asked for that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -170,9 +171,9 @@ class Silence(Feature):
         self._core.feed(ev.Cancel(frozenset(self._core.now.unanswered[:1])))
 
 
-def made_for(session: Parts, settings: Settings) -> Feature:
+def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what watches the turns of a session."""
-    return Silence(session, settings)
+    return [Silence(session, settings)]
 
 
 def _computed(

@@ -14,7 +14,7 @@ from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import Journal, PromptState, SessionJournal
 from acp_bridge.core.protocol import SESSION_PROMPT, SESSION_RESUME
-from acp_bridge.core.session.feature import MakeFeature
+from acp_bridge.core.session.feature import MakeFeatures
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import Follows, SessionContext
@@ -213,7 +213,7 @@ async def living(
     steers: bool = False,
     before: Callable[[SessionJournal], None] = lambda journal: None,
     notifier: Follows | None = None,
-    features: Sequence[MakeFeature] = FEATURES,
+    features: Sequence[MakeFeatures] = FEATURES,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.

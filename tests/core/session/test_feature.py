@@ -1,13 +1,13 @@
 """The seam of features: what a session tells the features that are on, and what it owes them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.machine.effects import Outcome
 from acp_bridge.core.protocol import SESSION_PROMPT, USAGE_UPDATE
-from acp_bridge.core.session.core import SessionState
 from acp_bridge.core.session.feature import Feature
 from acp_bridge.core.wire.jsonrpc import Answer, Ok
 from tests.core.session.living import DONE, Living, first, living
@@ -44,27 +44,18 @@ class Noting(Feature):
 
 
 class Broken(Noting):
-    """Raises at each moment."""
+    """Raises at each moment but `take_words`."""
+
+    def raises(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("broken on purpose")
+
+    begin_turn = note_progress = note_state = take_answer = end_turn = follow = raises
+
+
+class Refusing(Noting):
+    """Raises before the session takes words."""
 
     def take_words(self) -> None:
-        raise RuntimeError("broken on purpose")
-
-    def begin_turn(self, link: Link, seq: int) -> None:
-        raise RuntimeError("broken on purpose")
-
-    def note_progress(self) -> None:
-        raise RuntimeError("broken on purpose")
-
-    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
-        raise RuntimeError("broken on purpose")
-
-    def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
-        raise RuntimeError("broken on purpose")
-
-    def end_turn(self, outcome: Outcome) -> None:
-        raise RuntimeError("broken on purpose")
-
-    def follow(self, before: SessionState, after: SessionState) -> None:
         raise RuntimeError("broken on purpose")
 
 
@@ -92,23 +83,31 @@ async def played(here: Living, agent: PlayedAgent) -> Json:
 
 async def test_a_feature_is_told_the_moments_of_a_turn_in_their_order(tmp_path: Path) -> None:
     noting = Noting()
-    async with living(tmp_path, first=(agent := first()), features=[lambda *_: noting]) as here:
+    async with living(tmp_path, first=(agent := first()), features=[lambda *_: [noting]]) as here:
         await played(here, agent)
     assert noting.told == ["words", "begin 1", "state 1 True", "progress", "answer", "end"]
 
 
 @pytest.mark.hazard("P6", "Q9")
-async def test_a_feature_that_raises_at_each_moment_hinders_neither_the_turn_nor_the_next_feature(
+async def test_a_feature_that_raises_at_each_moment_of_a_turn_hinders_neither_it_nor_the_next_one(
     tmp_path: Path,
 ) -> None:
     noting = Noting()
-    features = [lambda *_: Broken(), lambda *_: noting]
+    features = [lambda *_: [Broken(), noting]]
     async with living(tmp_path, first=(agent := first()), features=features) as here:
         assert await played(here, agent) == DONE
     assert noting.told == ["words", "begin 1", "state 1 True", "progress", "answer", "end"]
 
 
+async def test_words_are_refused_if_a_feature_that_may_refuse_them_raises(tmp_path: Path) -> None:
+    features = [lambda *_: [Refusing()]]
+    async with living(tmp_path, first=first(), features=features) as here:
+        with pytest.raises(RuntimeError):
+            here.prompt()
+        assert not here.session.now.unanswered
+
+
 async def test_each_feature_gets_the_answer_as_the_one_before_it_left_it(tmp_path: Path) -> None:
-    features = [lambda *_: Stamping("a"), lambda *_: None, lambda *_: Stamping("b")]
+    features = [lambda *_: [Stamping("a")], lambda *_: [], lambda *_: [Stamping("b")]]
     async with living(tmp_path, first=(agent := first()), features=features) as here:
         assert (await played(here, agent))["usage"] == "ab"
