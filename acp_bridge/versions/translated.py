@@ -50,6 +50,15 @@ class Translated:
         """Translate bytes from the agent, in pieces of any length, for the peer."""
         self._take(self._decoder.feed(data))
 
+    @property
+    def waits(self) -> bool:
+        """True while further lines of a message are waited for; `give_up` ends that."""
+        return self._decoder.waits
+
+    def give_up(self) -> None:
+        """Wait no more for further lines of a message: each line counts by itself."""
+        self._take(self._decoder.give_up())
+
     def eof(self) -> None:
         """Translate what is left of the agent's output at its end, and tell the peer of the end."""
         self._take(self._decoder.eof())

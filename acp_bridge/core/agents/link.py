@@ -55,9 +55,9 @@ from acp_bridge.core.runtime.threads import NoThread, done_in_any_case, in_threa
 from acp_bridge.core.updates import odd_updates
 from acp_bridge.core.updates.odd_answers import numbered
 from acp_bridge.core.wire.jsonrpc import Answer, Heard, Malformed, RequestId, RpcError, encode
-from acp_bridge.core.wire.peer import Call
+from acp_bridge.core.wire.peer import Call, Peer
 from acp_bridge.core.wire.stdio import Reader, Writer
-from acp_bridge.core.wire.streams import Incoming, Outgoing
+from acp_bridge.core.wire.streams import Incoming, Outgoing, next_bytes
 
 if TYPE_CHECKING:
     from acp_bridge.core.agents.activity import Activity
@@ -73,7 +73,7 @@ _PARKED_LIMIT = 16 * 1024 * 1024
 #: the marks on updates that only an agent of this project may set: another one could speak with
 #: the bridge's voice.
 _OUR_AGENT_MARKS: Final = (NOTICE, RAN)
-#: calls an owner; an exception of it is logged, and does not stop the clean-up.
+#: calls an owner; its exception is logged, and does not stop the clean-up.
 _tell: Final = partial(errors.contained, what="the owner of an agent failed")
 
 
@@ -161,6 +161,8 @@ class Link:
 
     #: stands between the peer and an agent that speaks version 2.
     _translated: Translated | None = None
+    #: reads the agent's lines.
+    _lines: Translated | Peer
     #: is told of the agent's lines, for a trace.
     _heard: Heard | None = None
     #: why it ended before it answered the request for its session; None if it did not.
@@ -174,7 +176,7 @@ class Link:
         self.command = command
         self.owner = owner
         self.name = name
-        self.peer = agent_peer(self, self._send)
+        self.peer = self._lines = agent_peer(self, self._send)
         self.requests = Requests(self.peer)
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
         self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
@@ -255,7 +257,7 @@ class Link:
             from acp_bridge.versions.translated import Translated
 
             heard = partial(_tell, self.on_batch_end)
-            self._translated = Translated(self.peer, self._write, heard)
+            self._translated = self._lines = Translated(self.peer, self._write, heard)
             if self._heard:
                 self._translated.tell_lines(self._heard)
         try:
@@ -265,7 +267,7 @@ class Link:
         except RpcError as refusal:
             raise version.refused(asked, refusal) from refusal
         if self._translated and not self._translated.agreed and is_of_version_1(result):
-            self._translated = None
+            self._translated, self._lines = None, self.peer
             result = {**result, "protocolVersion": VERSION}
         agreed = self._translated is None or self._translated.agreed
         if not agreed or not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
@@ -335,7 +337,7 @@ class Link:
     def _over(self) -> None:
         if self._exit:
             event("agent.exited", agent=self.name, how=self._exit.describe())
-        (self._translated or self.peer).eof()
+        self._lines.eof()
         self.gone = True
         if not self._unfit:
             _tell(self.owner.on_gone, self, self._exit)
@@ -344,10 +346,10 @@ class Link:
         self.peer.close(errors.AgentEnded(how, killed=killed))
 
     async def _read(self, reader: Incoming) -> None:
-        while data := await reader.read():
+        while data := await next_bytes(reader, self._lines, waits.REST_OF_MESSAGE):
             if not self.initialized:
                 self._attempt.note_stdout(data)
-            (self._translated or self.peer).feed(data)
+            self._lines.feed(data)
             if self._parked_bytes > _PARKED_LIMIT:
                 event("agent.floods", agent=self.name)
                 self._doomed.set()

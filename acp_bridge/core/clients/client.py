@@ -22,11 +22,12 @@ from acp_bridge.core.clients.rights import Right, Rights, Role
 from acp_bridge.core.clients.socket_share import SocketShare
 from acp_bridge.core.clients.waiting_requests import WaitingRequests
 from acp_bridge.core.protocol import LOGIN, Json, own_meta
+from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.wire.held import Held, Laned
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Malformed, Message, Ok, RequestId, RpcError
 from acp_bridge.core.wire.peer import Call, Peer
-from acp_bridge.core.wire.streams import Allowance, Incoming, Outgoing
+from acp_bridge.core.wire.streams import Allowance, Incoming, Outgoing, next_bytes
 
 #: bytes of answers that wait for a client that asks and never reads; then it isn't read either.
 #: The limit is far above what makes the agents wait, so that a cancel still comes through.
@@ -271,12 +272,15 @@ class Client:
             if self._share:
                 await self._read_shared(self._share)
             else:
-                while data := await self._incoming.read():
+                while data := await self._next_bytes():
                     self.peer.feed(data)
                     await self.outgoing.drain_below(_FLOOD)
                 self.peer.eof()
         except OSError as exc:
             event("client.unreadable", what=exc.strerror)
+
+    async def _next_bytes(self) -> bytes:
+        return await next_bytes(self._incoming, self.peer, waits.REST_OF_MESSAGE)
 
     async def _read_shared(self, share: SocketShare) -> None:
         sharer = share.sharer(self.rights.name if self.rights else None)
@@ -287,7 +291,7 @@ class Client:
             self.peer.feed(lines)
 
         with share.counted(self.peer, self.let_go):
-            while data := await self._incoming.read():
+            while data := await self._next_bytes():
                 await share.feed(take, data, sharer, allowance.room)
                 share.bound()
             self.peer.eof()

@@ -133,6 +133,11 @@ FOLDERS: Final = 5.0
 #: All other bridges say what is live there: a new session's client is told of work in its folder.
 KEPT_WORK: Final = 1.0
 
+# --- a message is read ----------------------------------------------------------------------------
+
+#: The rest of a message comes that a program has spread over several lines. Well below START.
+REST_OF_MESSAGE: Final = 2.0
+
 # --- an agent is asked on a client's behalf ---------------------------------------------------
 
 #: An agent opens a session, or takes a setting. Starting the MCP servers of a session takes long.

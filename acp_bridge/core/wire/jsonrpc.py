@@ -4,6 +4,8 @@ Invariants:
 - A line yields a message or a `Malformed`; a blank line yields nothing. A line that the quick
   reader refuses is read as far as it can be understood (`wire.slow_json`). A bad line never affects
   its neighbours, and it makes no difference how the bytes were cut into chunks.
+- Lines that together are one object are one message (`wire.spread`). A message that has a line of
+  its own ends the lines before it, so it never waits.
 - A decoded message can be encoded again and is equal as a JSON value: big integers, lone
   surrogates and unknown fields included. A number beyond a double (1e400) comes out as 1e999, and
   so stays a number for every reader; `null` would be another value.
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Self, TypeAlias, TypeGuard
@@ -26,6 +28,7 @@ from pydantic_core import from_json, to_json
 from acp_bridge.core.protocol import ErrorCode
 from acp_bridge.core.wire.long_line import read_ends
 from acp_bridge.core.wire.slow_json import slow_loads
+from acp_bridge.core.wire.spread import Spread, begins_message
 
 Message: TypeAlias = dict[str, Any]
 #: An id is echoed exactly as it came: a string, a number (a float is rare but legal) or null.
@@ -275,6 +278,17 @@ class Decoder:
         #: the last bytes of a line that is discarded, where its id may stand; None if none is.
         self._end: bytes | None = None
         self._reported = False
+        self._spread = Spread(limit)
+
+    @property
+    def unfinished(self) -> int:
+        """The number of bytes that are kept of a message whose end has not come."""
+        return len(self.partial) + self._spread.size
+
+    @property
+    def waits(self) -> bool:
+        """True while further lines of a message are waited for; `give_up` ends that."""
+        return self._spread.begun
 
     def feed(self, data: bytes) -> list[Message | Malformed]:
         """Return the messages that these bytes complete, in order."""
@@ -293,12 +307,28 @@ class Decoder:
         """Return the message in an unterminated last line, if there is one."""
         found: list[Message | Malformed] = []
         self._finish(b"", found)
+        return [*found, *self.give_up()]
+
+    def drop(self) -> None:
+        """Drop what is kept of a message whose end has not come."""
+        self.partial = bytearray()
+        self._spread.take()
+
+    def give_up(self) -> list[Message | Malformed]:
+        """Return what the waiting lines say, each by itself; nothing without such lines."""
+        if not self._spread.begun:
+            return []
+        lines = self._spread.take()
+        found: list[Message | Malformed] = [self._unreadable(b"\n".join(lines))]
+        for line in lines[1:]:
+            self._take_odd(line, found, alone=True)
         return found
 
     def _keep(self, tail: bytes, found: list[Message | Malformed]) -> None:
         if self._end is not None:
             self._end = (self._end + tail)[-self._ends :]
         elif len(self.partial) + len(tail) > self._limit:
+            found += self.give_up()
             line = bytes(self.partial) + tail
             self.partial, self._end = bytearray(line[: self._ends]), line[-self._ends :]
             self._report(found, end=b"")
@@ -326,7 +356,16 @@ class Decoder:
                 found.append(line)
 
     def _decode(self, lines: list[bytes], found: list[Message | Malformed]) -> None:
-        before, plain = len(found), True
+        before, begun = len(found), self._spread.begun
+        plain = self._read(iter(lines), found) and not begun
+        if self.heard is not None:
+            self.heard(lines, found[before:] if plain else None)
+
+    def _read(self, lines: Iterator[bytes], found: list[Message | Malformed]) -> bool:
+        """Add the messages of these lines to `found`; returns False if one is not plain JSON."""
+        plain = True
+        if self._spread.begun:
+            self._go_on(lines, found)
         for line in lines:
             if len(line) > self._limit:
                 plain = False
@@ -336,18 +375,38 @@ class Decoder:
                 value = from_json(line, allow_inf_nan=False, cache_strings="keys")
             except ValueError:
                 plain = False
-                if line.strip(b" \t\r"):
-                    values, spoiled = slow_loads(line)
-                    found += map(_checked, values)
-                    if spoiled:
-                        found.append(self._unreadable(spoiled))
+                self._take_odd(line, found)
+                self._go_on(lines, found)
                 continue
             if type(value) is list and _is_batch(value):
                 found += map(_checked, value)
             else:
                 found.append(_checked(value))
-        if self.heard is not None:
-            self.heard(lines, found[before:] if plain else None)
+        return plain
+
+    def _take_odd(
+        self, text: bytes, found: list[Message | Malformed], *, alone: bool = False
+    ) -> None:
+        """Read what is not plain JSON. If it only begins a message, it waits for further lines.
+
+        `alone`: no further line belongs to it.
+        """
+        values, spoiled = slow_loads(text)
+        if alone or values or not spoiled or not self._spread.begin(text):
+            found += map(_checked, values)
+            if spoiled:
+                found.append(self._unreadable(spoiled))
+
+    def _go_on(self, lines: Iterator[bytes], found: list[Message | Malformed]) -> None:
+        """Take further lines of a message that has begun, until it ends."""
+        while self._spread.begun and (line := next(lines, None)) is not None:
+            if len(line) > self._limit or begins_message(line) or _is_alone(line):
+                found += self.give_up()
+                self._read(iter([line]), found)
+            elif self._spread.add(line):
+                self._take_odd(b"\n".join(self._spread.take()), found, alone=True)
+            elif self._spread.full:
+                found += self.give_up()
 
     def _unreadable(self, line: bytes) -> Malformed:
         """Return the `Malformed` for a line that is no JSON.
@@ -373,13 +432,25 @@ def _is_batch(values: list[Any]) -> bool:
     )
 
 
+def _is_alone(line: bytes) -> bool:
+    """Return True for a line that is a message, or several, and nothing else."""
+    values, spoiled = slow_loads(line)
+    if len(values) == 1 and type(values[0]) is list:
+        return _is_batch(values[0])
+    good = not any(isinstance(_checked(value), Malformed) for value in values)
+    return bool(values) and good and not spoiled
+
+
 def _checked(value: Any) -> Message | Malformed:
     """Return the value if it is a message, else a `Malformed` that says why it is none."""
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")
     if not is_id(id):
-        return _invalid(None, "the id is neither a string nor a number")
+        answers = "method" not in value and ("result" in value or "error" in value)
+        meant = id[0] if answers and type(id) is list and len(id) == 1 else None
+        reason = "the id is neither a string nor a number"
+        return _invalid(meant if is_id(meant) else None, reason, answer=answers)
     if "method" in value:
         if type(value["method"]) is not str:
             if value["method"] is None and _answers(value):
@@ -421,6 +492,11 @@ _ID_TYPES: Final = frozenset({int, str, float, type(None)})
 def is_id(value: object) -> TypeGuard[RequestId]:
     """Return True for a value that may be the id of a request."""
     return type(value) in _ID_TYPES
+
+
+def without_id() -> Malformed:
+    """Return what an answer without an id is."""
+    return _invalid(None, "it has no id", answer=True)
 
 
 def _invalid(id: RequestId, reason: str, *, answer: bool = False) -> Malformed:

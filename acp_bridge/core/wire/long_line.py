@@ -9,10 +9,13 @@ from pydantic_core import from_json
 
 #: the byte order mark in UTF-8, with which some programs begin what they write.
 BOM: Final = b"\xef\xbb\xbf"
-_SCALAR: Final = rb'("(?:[^"\\]|\\.)*"|-?[0-9][-+.0-9eE]*|null)'
-_MEMBER: Final = re.compile(rb'\s*"([a-z]+)"\s*:\s*' + _SCALAR + rb"\s*,")
-_KEY: Final = re.compile(rb'\s*"([a-z]+)"\s*:')
-_LAST_ID: Final = re.compile(rb',\s*"id"\s*:\s*' + _SCALAR + rb"\s*\}\s*$")
+#: a text of JSON, or one as Python writes it, without escapes.
+_TEXT: Final = rb'"(?:[^"\\]|\\.)*"|\'[^\'\\]*\''
+_SCALAR: Final = rb"(" + _TEXT + rb"|-?[0-9][-+.0-9eE]*|null|None)"
+_NAME: Final = rb"""["']([a-z]+)["']\s*:"""
+_MEMBER: Final = re.compile(rb"\s*" + _NAME + rb"\s*" + _SCALAR + rb"\s*,")
+_KEY: Final = re.compile(rb"\s*" + _NAME)
+_LAST_ID: Final = re.compile(rb""",\s*["']id["']\s*:\s*""" + _SCALAR + rb"\s*\}\s*$")
 
 
 def read_ends(head: bytes, end: bytes) -> tuple[str | int | float | None, bool, bool]:
@@ -35,6 +38,8 @@ def read_ends(head: bytes, end: bytes) -> tuple[str | int | float | None, bool, 
 
 
 def _scalar(text: bytes) -> str | int | float | None:
+    if text.startswith(b"'"):
+        text = b'"' + text[1:-1].replace(b'"', b'\\"') + b'"'
     try:
         value: str | int | float | None = from_json(text)
     except ValueError:

@@ -4,7 +4,8 @@ Invariants:
 - Messages reach the handler in read order; `on_batch_end` follows the last one of each feed.
 - A request of the other side gets exactly one answer, whatever the handler does or raises. Its id
   is in flight until then; a second request with that id is refused and leaves the first alone.
-- A request of ours gets exactly one `Answer`: the other side's, or the error of `close`.
+- A request of ours gets exactly one `Answer`: the other side's, or the error of `close`. An answer
+  whose id can't be read ends the only open request that it can be for, with an error.
 - No exception leaves `feed`, and no exception's text reaches the wire.
 """
 
@@ -25,6 +26,7 @@ from acp_bridge.core.wire.jsonrpc import (
     Heard,
     Malformed,
     Message,
+    Ok,
     RequestId,
     RpcError,
     encode,
@@ -104,6 +106,8 @@ class Peer:
         self._calls: dict[RequestId, object] = {}
         self._asked: dict[RequestId, tuple[Callable[[Answer], None], object]] = {}
         self._last_id = 0
+        #: a notification was sent since the last request: the other side may answer that, too.
+        self._notified = False
         self._closed: RpcError | None = None
         #: what was logged: each fault once, since a line of a log costs more than a message.
         self._warned = set[str]()
@@ -125,12 +129,21 @@ class Peer:
 
     @property
     def unfinished(self) -> int:
-        """The number of bytes that are kept of a line whose end has not come."""
-        return len(self._decoder.partial)
+        """The number of bytes that are kept of a message whose end has not come."""
+        return self._decoder.unfinished
 
     def drop_unfinished(self) -> None:
-        """Drop the bytes of a line whose end has not come; nothing may be fed after that."""
-        self._decoder.partial = bytearray()
+        """Drop the bytes of a message whose end has not come; nothing may be fed after that."""
+        self._decoder.drop()
+
+    @property
+    def waits(self) -> bool:
+        """True while further lines of a message are waited for; `give_up` ends that."""
+        return self._decoder.waits
+
+    def give_up(self) -> None:
+        """Wait no more for further lines of a message: each line counts by itself."""
+        self.feed_messages(self._decoder.give_up())
 
     def eof(self) -> None:
         """Handle the end of the stream; a last line without its newline counts as a line.
@@ -189,12 +202,28 @@ class Peer:
 
     def _on_answer(self, message: Message) -> None:
         answer = jsonrpc.read_answer(message, self._spoiled_answer)
-        if not self._settle(message.get("id"), answer):
+        if (message_id := message.get("id")) is None:
+            says = isinstance(answer, Ok) and isinstance(answer.result, dict) and answer.result
+            message_id = self._only_open(says=bool(says))
+            if isinstance(answer, Ok):
+                answer = Err(self._spoiled_answer(jsonrpc.without_id()))
+        if not self._settle(message_id, answer):
             self._warn("an answer to nothing was dropped", message.get("id"))
 
+    def _only_open(self, *, says: bool) -> RequestId:
+        """Return the id of the request that an answer without an id is for; None if none is clear.
+
+        Some programs answer notifications, too, but not with an object that `says` something.
+        """
+        clear = len(self._asked) == 1 and (says or not self._notified)
+        return next(iter(self._asked)) if clear else None
+
     def _on_malformed(self, line: Malformed) -> None:
-        if line.answer and self._known(line.id) in self._asked:
-            self._settle(line.id, Err(self._spoiled_answer(line)))
+        answered = line.id
+        if line.answer and answered is None:
+            answered = self._only_open(says=False)
+        if line.answer and self._known(answered) in self._asked:
+            self._settle(answered, Err(self._spoiled_answer(line)))
         elif self._answer_malformed or line.asks:
             self._emit(encode(jsonrpc.error(line.id, line.error)), None)
         self._handler.on_malformed(line)
@@ -243,16 +272,19 @@ class Peer:
             return request_id
         line = encode(jsonrpc.request(request_id, method, params))
         self._asked[request_id] = on_answer, params
+        self._notified = False
         self._emit(line, params)
         return request_id
 
     def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification."""
+        self._notified = True
         self._emit(encode(jsonrpc.notification(method, params)), params)
 
     def cancel(self, request_id: int) -> None:
         """Ask the other side to give up an own request, whose answer is still awaited."""
         if asked := self._asked.get(request_id):  # the cancel stays behind the request
+            self._notified = True
             line = encode(jsonrpc.notification(CANCEL_REQUEST, {"requestId": request_id}))
             self._emit(line, asked[1])
 

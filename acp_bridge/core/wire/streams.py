@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol, TypeAlias
 
+import anyio
+
 #: the lines that are read beyond the limit of bytes that wait.
 _LINES: Final = 32
 
@@ -13,6 +15,27 @@ class Incoming(Protocol):
 
     async def read(self) -> bytes: ...
     def close(self) -> None: ...
+
+
+class Lines(Protocol):
+    """A reader of messages (`wire.peer.Peer`)."""
+
+    @property
+    def waits(self) -> bool: ...
+    def give_up(self) -> None: ...
+
+
+async def next_bytes(incoming: Incoming, lines: Lines, seconds: float) -> bytes:
+    """Return the next bytes of a stream, b"" at the end.
+
+    `lines`, the reader of the stream, may wait for further lines of a message for that many
+    seconds.
+    """
+    if lines.waits:
+        with anyio.move_on_after(seconds):
+            return await incoming.read()
+        lines.give_up()
+    return await incoming.read()
 
 
 class Outgoing(Protocol):

@@ -255,13 +255,22 @@ def test_what_is_not_json_is_a_parse_error_without_id(line: bytes) -> None:
         (b'{"method":["m"]}', None, "the method is not a string"),
         (b'{"id":true,"method":"m"}', None, "the id is neither a string nor a number"),
         (b'{"id":{},"method":"m"}', None, "the id is neither a string nor a number"),
-        (b'{"id":[1],"result":1}', None, "the id is neither a string nor a number"),
         (b"{}", None, "no method"),
         (b'{"params":{}}', None, "no method"),
     ],
 )
 def test_json_that_is_no_message_is_an_invalid_request(line: bytes, id: Any, reason: str) -> None:
     assert malformed(line) == Malformed(id, RpcError(-32600, f"Invalid request: {reason}"))
+
+
+@pytest.mark.parametrize(
+    ("id", "meant"), [("[1]", 1), ("{}", None), ("[1,2]", None), ("true", None)]
+)
+def test_an_answer_with_an_odd_id_is_a_spoiled_answer(id: str, meant: Any) -> None:
+    reason = "the id is neither a string nor a number"
+    refusal = RpcError(-32600, f"Invalid request: {reason}")
+    line = b'{"id":%s,"result":1}' % id.encode()
+    assert malformed(line) == Malformed(meant, refusal, answer=True)
 
 
 def test_an_id_is_a_number_a_text_or_null() -> None:

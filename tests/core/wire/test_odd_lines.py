@@ -202,3 +202,153 @@ def test_no_reader_finds_the_end_of_a_line_inside_of_one(end: str) -> None:
         assert len(line.decode().splitlines()) == 1
         assert json.loads(line) == told
         assert messages(line.replace(b"v", b"method", 1)) or told is message
+
+
+# --- messages spread over lines ---------------------------------------------------------------
+
+
+def spread(message: Any) -> bytes:
+    return json.dumps(message, indent=2).encode() + b"\n"
+
+
+@given(values, st.sampled_from([b"\n", b"\r\n", b"\n\n"]), st.integers(1, 40))
+def test_a_message_spread_over_lines_is_read_however_its_bytes_are_cut(
+    params: Any, end: bytes, size: int
+) -> None:
+    message = {"jsonrpc": "2.0", "method": "m", "params": params}
+    data = spread(message).replace(b"\n", end) + SAID % b"behind" + b"\n"
+    decoder = Decoder()
+    found = [
+        each for at in range(0, len(data), size) for each in decoder.feed(data[at : at + size])
+    ]
+    assert repr(found[0]) == repr(message)
+    assert [each["params"] for each in found[1:] if not isinstance(each, Malformed)] == ["behind"]
+    assert not decoder.waits
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        SAID % b"one\ntwo",
+        SAID % b"one\r\ntwo",
+        b'\n{"jsonrpc":"2.0"\n,"method":"m"\n,"params":"one\\ntwo"\n}',
+        BOM + b'{\n"method":"m", "params":\n\n"one\\ntwo"}',
+        b'{"method":"m","params":{"a":"\\\\","b":"\\"{[",\n"c":[]}}',
+    ],
+)
+def test_a_newline_in_a_message_costs_nothing(data: bytes) -> None:
+    (found,) = decoded(data + b"\n")
+    assert found["method"] == "m"
+    assert isinstance(found["params"], dict) or found["params"].split() == ["one", "two"]
+
+
+@pytest.mark.hazard("P5")
+@pytest.mark.parametrize("begun", [b"{", b'{"a":"', b'{"jsonrpc":"2.0","result":[', b"{ it's \"so"])
+def test_a_message_on_its_own_line_ends_the_lines_before_it(begun: bytes) -> None:
+    lines = [begun, b"noise", b"", b"{}", SAID % b"a", begun, b'[{"method":"b"}]', b""]
+    found = messages(b"\n".join(lines))
+    assert [each["method"] for each in found] == ["m", "b"]
+
+
+@pytest.mark.hazard("P5", "Q9")
+def test_lines_that_are_waited_for_in_vain_count_by_themselves() -> None:
+    decoder = Decoder()
+    assert decoder.feed(b'{"jsonrpc":"2.0","id":7,"result":{"cut":\n') == []
+    assert decoder.waits
+    assert decoder.unfinished == 41
+    (answer,) = decoder.give_up()
+    assert isinstance(answer, Malformed)
+    assert (answer.id, answer.answer) == (7, True)
+    assert decoder.feed(b'{\n"jsonrpc": "2.0",\n "id":7,\n "result":{\n') == []
+    found = decoder.eof()
+    assert isinstance(found[0], Malformed)
+    assert (found[0].id, found[0].answer) == (7, True)
+    assert not decoder.waits
+    assert decoder.give_up() == []
+
+
+@pytest.mark.hazard("P5")
+@pytest.mark.parametrize("line", [b"{", b'{"', b"[[[[", b'"a', b"x" * 1000])
+def test_lines_that_never_end_are_bounded_and_each_is_read_a_few_times(line: bytes) -> None:
+    decoder, kept = Decoder(100_000), 0
+    for _ in range(50_000):
+        decoder.feed(b"{\n" if not decoder.waits else line + b"\n")
+        kept = max(kept, decoder.unfinished)
+    assert kept < 102_000
+    decoder.feed(SAID % b"a" + b"\n")
+    assert decoder.unfinished == 0
+
+
+# --- answers without an id that can be read -----------------------------------------------------
+
+
+@pytest.mark.hazard("Q9")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","result":{"stopReason":"end_turn"}}',
+        b'{"jsonrpc":"2.0","id":null,"result":{"stopReason":"end_turn"}}',
+        b'{"id":[1],"result":{}}',
+        b'{"id":{"n":1},"result":{}}',
+        b'{"id":true,"result":{}}',
+        b'{"result":{"cut":}}',
+        b'{"jsonrpc":"2.0","result":{"cut":',
+        b"{'jsonrpc': '2.0', 'id': 1, 'result': {'stopReason': 'end_turn'}}",
+        b"{'result': {}, 'id': '1'}",
+        b'{"id":null,"error":{}}',
+    ],
+)
+def test_an_answer_whose_id_can_t_be_read_ends_the_only_open_request_with_an_error(
+    line: bytes,
+) -> None:
+    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk.peer.request("a", {}, answers.append)
+    talk.peer.feed(line + b"\n")
+    talk.peer.give_up()
+    assert answers == [Err(RpcError(-32603, "The answer was malformed"))]
+
+
+def test_the_words_of_an_error_without_an_id_are_kept() -> None:
+    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk.peer.request("a", {}, answers.append)
+    talk.hear({"id": None, "error": {"code": -1, "message": "overloaded"}})
+    assert answers == [Err(RpcError.received(-1, "overloaded"))]
+
+
+@pytest.mark.parametrize("odd", [b"[1]", b'"1"', b"1.0"])
+def test_an_odd_id_that_can_be_read_ends_its_request_among_several(odd: bytes) -> None:
+    talk, first, second = Conversation(answer_malformed=False), list[Answer](), list[Answer]()
+    talk.peer.request("a", {}, first.append)
+    talk.peer.request("a", {}, second.append)
+    talk.peer.feed(b'{"id":%s,"result":5}\n' % odd)
+    assert len(first) == 1
+    assert second == []
+
+
+@pytest.mark.parametrize(
+    "answer", [{"error": {"code": -32601, "message": "x"}}, {"result": None}, {"result": {}}]
+)
+@pytest.mark.parametrize("more", ["notification", "cancel", "request"])
+def test_an_answer_without_an_id_that_can_be_for_something_else_ends_nothing(
+    answer: dict[str, Any], more: str
+) -> None:
+    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    asked = talk.peer.request("a", {}, answers.append)
+    if more == "notification":
+        talk.peer.notify("b")
+    elif more == "cancel":
+        talk.peer.cancel(asked)
+    else:
+        talk.peer.request("a", {}, answers.append)
+    talk.hear({"id": None, **answer}, answer)
+    assert answers == []
+    talk.hear(response(asked, "x"))
+    assert answers == [Ok("x")]
+
+
+def test_a_result_that_says_something_is_no_answer_to_a_notification() -> None:
+    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk.peer.request("a", {}, answers.append)
+    talk.peer.notify("b")
+    talk.hear({"result": {"stopReason": "cancelled"}})
+    assert answers == [Err(RpcError(-32603, "The answer was malformed"))]

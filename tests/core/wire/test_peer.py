@@ -308,13 +308,13 @@ def test_a_spoiled_answer_settles_its_request(line: bytes, answer_malformed: boo
     assert answers == [Err(RpcError(-32603, "The answer was malformed"))]
 
 
-@pytest.mark.parametrize("id", [2, "01", " 1", "1.0", None, 0, 1.5])
+@pytest.mark.parametrize("id", [2, "01", " 1", "1.0", 0, 1.5])
 def test_an_answer_to_nothing_is_dropped_and_logged(
     talk: Conversation, id: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers: list[Answer] = []
     talk.peer.request("a", {}, answers.append)
-    talk.hear(response(id, "x"), {"result": "x"})
+    talk.hear(response(id, "x"), response(id, "y"))
     assert answers == []
     assert len(talk.sent) == 1
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -337,11 +337,11 @@ def test_a_second_answer_is_dropped(talk: Conversation) -> None:
     assert answers == [Ok("x")]
 
 
-def test_true_is_no_answer_to_request_one(talk: Conversation) -> None:
+def test_true_is_no_yes_to_request_one(talk: Conversation) -> None:
     answers: list[Answer] = []
     talk.peer.request("a", {}, answers.append)
     talk.peer.feed(b'{"id":true,"result":1}\n')
-    assert answers == []
+    assert answers == [Err(RpcError(-32603, "The answer was malformed"))]
 
 
 def test_a_failing_callback_does_not_stop_the_next_message(

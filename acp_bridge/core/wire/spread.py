@@ -1,0 +1,72 @@
+"""Joins the lines over which a program has spread one message. Sans-IO.
+
+The work is O(n), however long the message is and however many lines it has. What is kept is
+bounded by bytes and by lines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from acp_bridge.core.wire.long_line import BOM
+
+#: bytes, and lines, of the longest message that is joined.
+_BYTES: Final = 16 * 1024 * 1024
+_LINES: Final = 20_000
+
+_ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
+#: a text without escapes, also one that the line does not end.
+_TEXT: Final = re.compile(rb'"[^"]*+(?:"|\Z)')
+_MESSAGE: Final = re.compile(rb'\s*\{\s*"jsonrpc"\s*:')
+
+
+def begins_message(line: bytes) -> bool:
+    """Return True for a line that begins as only a message does."""
+    return _MESSAGE.match(line.removeprefix(BOM)) is not None
+
+
+class Spread:
+    """The lines of an object that has begun and has not ended."""
+
+    def __init__(self, limit: int) -> None:
+        """`limit`: the bytes of the longest message."""
+        self._most = min(limit, _BYTES)
+        self._lines: list[bytes] = []
+        #: the number of bytes that are kept.
+        self.size = 0
+        self._depth, self._in_text = 0, False
+
+    @property
+    def begun(self) -> bool:
+        """True while an object waits for its further lines."""
+        return bool(self._lines)
+
+    @property
+    def full(self) -> bool:
+        """True if the lines are more than those of any message."""
+        return self.size > self._most or len(self._lines) > _LINES
+
+    def begin(self, line: bytes) -> bool:
+        """Keep a line and return True if an object begins with it that it does not end."""
+        self._depth, self._in_text = 0, False
+        if not line.removeprefix(BOM).lstrip().startswith(b"{") or self.add(line):
+            self.take()
+        return self.begun
+
+    def add(self, line: bytes) -> bool:
+        """Keep one more line; returns True if the object ends with it."""
+        self._lines.append(line)
+        self.size += len(line) + 1
+        text = _ESCAPED.sub(b"", line)
+        if self._in_text:
+            text = b'"' + text
+        self._in_text = text.count(b'"') % 2 == 1
+        bare = _TEXT.sub(b"", text)
+        self._depth += bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
+        return self._depth <= 0 and not self._in_text
+
+    def take(self) -> list[bytes]:
+        """Return the lines, and forget them."""
+        lines, self._lines, self.size = self._lines, [], 0
+        return lines

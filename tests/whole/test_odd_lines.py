@@ -1,0 +1,53 @@
+"""What other people's programs write in odd lines, through pipes to a real process."""
+
+import json
+from typing import Any
+
+import pytest
+
+from acp_bridge.core.runtime import waits
+from tests.whole.bridge_support import World, refused
+from tests.whole.tiny_agent import tiny_agent
+
+pytestmark = pytest.mark.process
+
+#: spreads all that it says over lines, or cuts its answer off and says nothing more.
+_SPREADS = """
+def send(**message):
+    for line in json.dumps({"jsonrpc": "2.0", **message}, indent=2).splitlines():
+        os.write(1, line.encode() + b"\\n")
+
+def session_prompt(id, params):
+    update("s", **text("hello"))
+    if params["prompt"][0]["text"] == "cut":
+        os.write(1, b'{"jsonrpc": "2.0", "id": %d, "result": {"stopReason":\\n' % id)
+        return None
+    return {"stopReason": "end_turn"}
+"""
+
+
+@pytest.mark.hazard("Q9")
+async def test_an_agent_that_spreads_its_messages_over_lines_is_understood_and_a_cut_one_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "REST_OF_MESSAGE", 0.2)
+    async with world.inside(command=tiny_agent(world.cwd, _SPREADS)) as client:
+        await client.prompt("hi")
+        error = await refused(client, "cut")
+        await client.prompt("again")
+        assert client.text() == "hello" * 3
+    assert error.message == "the agent's answer can't be read: Parse error"
+
+
+async def test_a_client_that_spreads_its_messages_over_lines_is_understood(
+    world: World,
+) -> None:
+    async with world.bridge() as client:
+        params: Any = {
+            "sessionId": client.session_id,
+            "prompt": [{"type": "text", "text": "say a"}],
+        }
+        message = {"jsonrpc": "2.0", "id": "odd", "method": "session/prompt", "params": params}
+        client.send_raw(json.dumps(message, indent=2).encode() + b"\n")
+        answer = await client.answer_to("odd")
+        assert answer["result"]["stopReason"] == "end_turn"
