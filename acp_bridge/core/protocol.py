@@ -13,8 +13,7 @@ Json = dict[str, Any]
 
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 1
-#: the version of the protocol on a bridge's socket: ACP with the bridges' own methods. It is
-#: raised when a client of the version before could not use it.
+#: the version of the bridges' own protocol on a socket, raised when older clients can't use it.
 SOCKET_PROTOCOL: Final = 1
 
 
@@ -73,6 +72,8 @@ ASKS_A_PERSON: Final = (REQUEST_PERMISSION, CREATE_ELICITATION)
 # --- methods of both sides ----------------------------------------------------------------------
 
 CANCEL_REQUEST: Final = "$/cancel_request"
+#: the same, also as LSP spells it.
+CANCEL_REQUESTS: Final = (CANCEL_REQUEST, "$/cancelRequest")
 
 # --- methods of the bridge's own (docs/extension.md) ----------------------------------------------
 
@@ -106,8 +107,7 @@ SESSION_STATE: Final = "_acp_bridge/state"
 LIVE: Final = "_acp_bridge/live"
 #: cancels the running turn, whoever asked for it.
 CANCEL_TURN: Final = "_acp_bridge/cancel"
-#: ends one tool call or terminal in the background, of an agent that can do so; the bridge sends it
-#: on to that agent's link.
+#: ends one tool call or terminal in the background, of an agent that can do so.
 CANCEL_ITEM: Final = "_acp_bridge/cancel_item"
 #: ends a session for all clients that have it.
 CLOSE_FOR_ALL: Final = "_acp_bridge/close"

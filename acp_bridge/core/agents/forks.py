@@ -31,6 +31,11 @@ class Forks:
         """Begin without forks."""
         self._forks: dict[str, Beside] = {}
 
+    @property
+    def some(self) -> bool:
+        """True if the process has made any fork."""
+        return bool(self._forks)
+
     def add(self, agent_session_id: str, fork: Beside) -> None:
         """Give `fork` the messages under this id from now on."""
         self._forks[agent_session_id] = fork

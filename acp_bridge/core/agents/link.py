@@ -23,6 +23,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents import agent_params
 from acp_bridge.core.agents.deadline import Deadline
 from acp_bridge.core.agents.descendants import bytes_moved
 from acp_bridge.core.agents.failed_start import FETCH, FETCHES, OPENS, Attempt, NotReady, fetches
@@ -34,10 +35,9 @@ from acp_bridge.core.agents.spoken_version import SpokenVersion, is_of_version_1
 from acp_bridge.core.agents.standing import StandingRequests
 from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
+    CANCEL_REQUESTS,
     INITIALIZE,
-    NOTICE,
     OWN_PREFIX,
-    RAN,
     SAID_UPDATE,
     SESSION_UPDATE,
     VERSION,
@@ -45,16 +45,21 @@ from acp_bridge.core.protocol import (
     Json,
     has,
     kind_of,
-    own_meta,
-    with_own_meta,
-    without_own_meta,
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.threads import NoThread, done_in_any_case, in_thread
 from acp_bridge.core.updates import odd_updates
 from acp_bridge.core.updates.odd_answers import numbered
-from acp_bridge.core.wire.jsonrpc import Answer, Heard, Malformed, RequestId, RpcError, encode
+from acp_bridge.core.wire.jsonrpc import (
+    Answer,
+    Heard,
+    Malformed,
+    RequestId,
+    RpcError,
+    encode,
+    withdrawn,
+)
 from acp_bridge.core.wire.peer import Call, Peer
 from acp_bridge.core.wire.stdio import Reader, Writer
 from acp_bridge.core.wire.streams import Incoming, Outgoing, next_bytes
@@ -70,9 +75,6 @@ _READ_BYTES = 64 * 1024
 _AGENT_LIMIT = 64 * 1024 * 1024
 #: bytes that an agent may say while it is parked; with more it is killed.
 _PARKED_LIMIT = 16 * 1024 * 1024
-#: the marks on updates that only an agent of this project may set: another one could speak with
-#: the bridge's voice.
-_OUR_AGENT_MARKS: Final = (NOTICE, RAN)
 #: calls an owner; its exception is logged, and does not stop the clean-up.
 _tell: Final = partial(errors.contained, what="the owner of an agent failed")
 
@@ -506,7 +508,7 @@ class Link:
     def _unpark(self) -> None:
         kept, self._kept, self._parked = self._kept, [], False
         for method, params in kept:
-            if self._has(params["sessionId"]):  # else its opening came to nothing
+            if self._has(params.get("sessionId")):  # else its opening came to nothing
                 self._hand_over(method, params)
         self.owner.on_batch_end(self)
 
@@ -519,10 +521,9 @@ class Link:
             self.on_notification(call.method, call.params)
             self.peer.answer(call.id, None)
             return
-        params = self._as_named(call.params)
-        if isinstance(params, dict) and isinstance(asked := params.get("toolCall"), dict):
-            params = {**params, "toolCall": without_own_meta(odd_updates.call(asked))}
-        call = Call(call.id, call.method, params)
+        call = Call(call.id, call.method, self._as_named(call.params))
+        several = self.children or self.forks.some
+        call = agent_params.of_request(call, None if several else self.agent_session_id)
         if not self.forks.take_request(self.peer, call):
             self.owner.on_agent_request(self, call)
 
@@ -532,25 +533,37 @@ class Link:
             return
         params = self._as_named(params)
         named = isinstance(params, dict) and "sessionId" in params
-        if self._translated is None and named and kind_of(params) == SAID_UPDATE:
+        updates = method == SESSION_UPDATE and isinstance(params, dict)
+        kind = kind_of(params) if updates else None
+        if updates and not isinstance(kind, str):
+            params = odd_updates.with_kind(params)
+        if kind == SAID_UPDATE and self._translated is None:
             event("agent.noise", agent=self.name, what="an update that only a bridge makes")
-        elif method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
+        elif updates and not self._parked:
             if self._has(params.get("sessionId")):
                 self.owner.on_update(self, params)
             elif not self.forks.take_update(params):
                 event("agent.noise", agent=self.name, what="an update of another session")
-        elif self._parked and named and method != CANCEL_REQUEST:
+        elif self._parked and method not in CANCEL_REQUESTS and (updates or named):
             self._kept.append((method, params))
             self._parked_bytes += len(encode(params))
         else:
             self._hand_over(method, params)
 
     def _has(self, session_id: object) -> bool:
-        """Return True for the id of the process's session, or of one of its subagents' sessions."""
-        is_child = isinstance(session_id, str) and session_id in self.children
-        return is_child or session_id == self.agent_session_id
+        """Return True for the id of the process's session, or of one of its subagents' sessions.
+
+        Without an id the only session is meant.
+        """
+        if isinstance(session_id, str):
+            return session_id == self.agent_session_id or session_id in self.children
+        if session_id is None:
+            return not self.children and not self.forks.some
+        return str(session_id) == self.agent_session_id
 
     def _hand_over(self, method: str, params: Any) -> None:
+        if method in CANCEL_REQUESTS:
+            method, params = CANCEL_REQUEST, {"requestId": withdrawn(params)}
         if method != SESSION_UPDATE:
             self.owner.on_agent_notification(self, method, params)
         elif isinstance(params, dict):
@@ -582,17 +595,5 @@ class Link:
             self._writer.write(data)
 
     def _as_named(self, params: Any) -> Any:
-        """Return the agent's parameters under the protocol's names, without the bridge's marks.
-
-        A translator's keep the marks. Of an agent that belongs to acp-bridge those stay that are
-        its own to say.
-        """
-        if not isinstance(params, dict):
-            return params
-        if "session_id" in params:
-            params = odd_updates.in_camel_case(params)
-        if self._translated is not None:
-            return params
-        told = own_meta(params) if self.command.ours else {}
-        kept = {name: told[name] for name in _OUR_AGENT_MARKS if isinstance(told.get(name), bool)}
-        return with_own_meta(params, kept) if kept else without_own_meta(params)
+        translated = self._translated is not None
+        return agent_params.as_named(params, translated=translated, ours=self.command.ours)

@@ -36,7 +36,7 @@ from acp_bridge.core.sessions.introduction import Introduction
 from acp_bridge.core.sessions.pool import Pool, WarmTimes
 from acp_bridge.core.sessions.registry import Sessions
 from acp_bridge.core.sessions.sessionless import Sessionless
-from acp_bridge.core.wire.jsonrpc import UNSET, is_id
+from acp_bridge.core.wire.jsonrpc import is_id, withdrawn
 from acp_bridge.core.wire.streams import Incoming, Outgoing, Streams
 from acp_bridge.sharing.listening.listening import Listening
 
@@ -44,7 +44,7 @@ from acp_bridge.sharing.listening.listening import Listening
 _AT_ONCE: Final = frozenset(
     {protocol.INITIALIZE, protocol.SESSION_PROMPT, protocol.STEERING, *VALUE_KEYS}
 )
-CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
+CANCELS = frozenset({protocol.SESSION_CANCEL, *protocol.CANCEL_REQUESTS})
 #: requests about prompts or background work of a session that bring no words for the agent.
 _WITHOUT_WORDS = (
     *(protocol.QUEUE_LIST, protocol.QUEUE_MOVE, protocol.QUEUE_DROP, protocol.CANCEL_ITEM),
@@ -370,9 +370,11 @@ class Bridge:
         named = as_object(params)
         if method in CANCELS and self._waiter and not client.on_socket and self._waiter.ended:
             return  # nobody's Stop: some clients cancel when their agent, the waiter, has ended
-        if method == protocol.CANCEL_REQUEST:
-            self._cancel_request(client, named.get("requestId", UNSET))
+        if method in protocol.CANCEL_REQUESTS:
+            self._cancel_request(client, withdrawn(named))
             return
+        if method == protocol.SESSION_CANCEL and not isinstance(named.get("sessionId"), str):
+            named = {**named, "sessionId": self._meant(client)}
         bound = protocol.prompt_key(named)
         if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
             client.early.cancel_oldest(client, named.get("sessionId"), bound)
@@ -435,6 +437,7 @@ class Bridge:
     def _cancel_request(self, client: Client, request_id: object) -> None:
         if not is_id(request_id):
             return
+        request_id = client.peer.meant(request_id)
         # The bridge that has a request answers it: until then it may show what was asked for.
         if self._sessions.passages.cancel_request(client, request_id):
             return
@@ -442,6 +445,23 @@ class Bridge:
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):
                     return
+
+    def _meant(self, client: Client) -> str | None:
+        """Return the id of the session that a client's Stop without an id means, None if unclear.
+
+        It is the client's only session, else the only one with a prompt of the client's, else the
+        only one that is at work.
+        """
+        elsewhere = set(self._sessions.passages.of(client))
+        here = [each for each in self._sessions.live.values() if each.audience.has(client)]
+        own = [each for each in here if each.audience.own(client)]
+        working = [each for each in here if each.busy]
+        for found in (here, own, working):
+            if len(meant := {each.id for each in found} | elsewhere) == 1:
+                return meant.pop()
+        if client.stage is Stage.READY:
+            event("client.noise", what="a Stop that names no session")
+        return None
 
     def _may_notify(self, client: Client, method: str) -> bool:
         """Return True if the client may send this notification; others are dropped.

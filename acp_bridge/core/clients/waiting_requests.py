@@ -65,12 +65,15 @@ class WaitingRequests:
     def cancel_oldest(self, client: object, session_id: object, bound: str | None = None) -> None:
         """Answer a client's oldest prompt of a session as a cancelled one (invariant C1).
 
-        `bound`: the key of the only prompt that is meant; None: any is.
+        `session_id`: None means the only session that has prompts of the client here. `bound`: the
+        key of the only prompt that is meant; None: any is.
         """
-        for request in self._waiting:
-            asked = request.method == SESSION_PROMPT and _session(request) == session_id
+        asked = [r for r in self._waiting if r.method == SESSION_PROMPT and r.client is client]
+        if session_id is None and all(_session(r) == _session(asked[0]) for r in asked):
+            session_id = _session(asked[0]) if asked else None
+        for request in asked:
             meant = bound is None or prompt_key(as_object(request.params)) == bound
-            if asked and meant and request.client is client:
+            if meant and _session(request) == session_id:
                 self._waiting.remove(request)
                 request.answer({"stopReason": "cancelled"})
                 return

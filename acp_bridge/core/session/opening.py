@@ -203,6 +203,7 @@ async def in_time(
 def new_id(result: Json, besides: str | None = None) -> str:
     """Return the session's id in an agent's answer; raises RpcError if it has none or `besides`."""
     agent_id = result.get("sessionId", result.get("session_id"))
+    agent_id = str(agent_id) if type(agent_id) is int else agent_id
     if not isinstance(agent_id, str) or agent_id == besides:
         raise errors.agent_trouble("the agent gave no session id")
     return agent_id

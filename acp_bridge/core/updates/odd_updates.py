@@ -17,8 +17,11 @@ from acp_bridge.core.protocol import (
     AGENT_THOUGHT,
     MESSAGES,
     PLAN,
+    SAID_UPDATE,
+    STATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
+    TRANSCRIPT,
     USER_MESSAGE,
     Json,
     as_object,
@@ -44,6 +47,9 @@ _OF_THE_PROTOCOL: Final = frozenset(
     {"update", "content", "toolCall", "options", "locations", "entries", "availableCommands"}
 )
 _READ: Final = frozenset({*_CALLS, PLAN, *_OF_VERSION_2})
+#: kinds that are known, under whichever name and in whichever spelling an update has them.
+_KINDS: Final = frozenset({*TRANSCRIPT, *STATE, *_OF_VERSION_2} - {SAID_UPDATE})
+_NAMES_OF_KINDS: Final = ("sessionUpdate", "session_update", "updateType", "type", "kind")
 #: kinds of a bridge's own begin so.
 _OWN: Final = "_acp_bridge"
 #: what a status of a tool call, or of an entry of a plan, means in version 1.
@@ -77,12 +83,31 @@ def is_plain(update: Json) -> bool:
             return False
         text = content.get("text")
         return type(text) is str and text != "" and "_meta" not in update
-    return not ("_meta" in update or kind in _READ or kind.startswith(_OWN))
+    odd = kind in _READ or kind.startswith(_OWN) or not kind.islower()
+    return not ("_meta" in update or odd)
+
+
+def with_kind(params: Json) -> Json:
+    """Return the parameters of an update whose kind has another name, or that lacks `update`.
+
+    They are returned as they are if no kind is found.
+    """
+    given = params.get("update")
+    around: Json = {name: params[name] for name in ("sessionId", "_meta") if name in params}
+    update = given if isinstance(given, dict) else {n: params[n] for n in params if n not in around}
+    for name in _NAMES_OF_KINDS:
+        if isinstance(kind := update.get(name), str) and as_word(kind) in _KINDS:
+            rest = in_camel_case({n: update[n] for n in update if n != name})
+            return {**around, "update": {"sessionUpdate": as_word(kind), **rest}}
+    return params
 
 
 def mended(update: Json) -> list[Json]:
     """Return the updates that one of an agent of version 1 means: none if nothing is understood."""
     kind = update["sessionUpdate"]
+    if kind not in _KINDS and as_word(kind) in _KINDS:
+        kind = as_word(kind)
+        update = {**update, "sessionUpdate": kind}
     update = without_own_meta(update)
     if kind in MESSAGES:
         return [*_chunks(update)]

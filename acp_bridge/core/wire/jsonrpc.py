@@ -25,7 +25,7 @@ from typing import Any, Final, Self, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
-from acp_bridge.core.protocol import ErrorCode
+from acp_bridge.core.protocol import ErrorCode, as_object
 from acp_bridge.core.wire.long_line import read_ends
 from acp_bridge.core.wire.slow_json import slow_loads
 from acp_bridge.core.wire.spread import Spread, begins_message
@@ -492,6 +492,12 @@ _ID_TYPES: Final = frozenset({int, str, float, type(None)})
 def is_id(value: object) -> TypeGuard[RequestId]:
     """Return True for a value that may be the id of a request."""
     return type(value) in _ID_TYPES
+
+
+def withdrawn(params: object) -> object:
+    """Return the id of the request that a `$/cancel_request` names, UNSET if it names none."""
+    named = as_object(params)
+    return named.get("requestId", named.get("id", UNSET))
 
 
 def without_id() -> Malformed:

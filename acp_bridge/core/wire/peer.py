@@ -117,6 +117,10 @@ class Peer:
         """True while a request of either side is not answered."""
         return bool(self._calls or self._asked)
 
+    def meant(self, request_id: RequestId) -> RequestId:
+        """Return the id of the other side's open request that is meant by this one."""
+        return jsonrpc.known_id(request_id, self._calls)
+
     # -- messages that come in
 
     def feed(self, data: bytes) -> None:

@@ -245,6 +245,10 @@ class Passages:
             passage.let_go = passage_words.HOLDER_DEAF
         self._drop(passage)
 
+    def of(self, client: Client) -> list[str]:
+        """Return the ids of the sessions that a client has from other bridges."""
+        return [session_id for who, session_id in (*self.held, *self.continued) if who is client]
+
     def has(self, client: Client, session_id: str) -> bool:
         """Return True if the client has the session from another bridge."""
         return (client, session_id) in self.held

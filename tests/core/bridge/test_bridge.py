@@ -236,7 +236,7 @@ async def test_a_request_is_cancelled_wherever_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.hazard("Q9", "C1")
-@pytest.mark.parametrize("odd", [True, [1], {"id": 1}, "1", 2])
+@pytest.mark.parametrize("odd", [True, [1], {"id": 1}, 2])
 async def test_what_is_no_id_of_a_request_cancels_none(tmp_path: Path, odd: object) -> None:
     async with bench(tmp_path) as it:
         session_id = await it.new()

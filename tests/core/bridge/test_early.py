@@ -118,6 +118,19 @@ async def test_a_stop_meanwhile_is_about_the_oldest_prompt_of_its_session(tmp_pa
             assert "unknown session" in (await it.editor.refusal(each)).message
 
 
+@pytest.mark.hazard("C1")
+async def test_a_stop_meanwhile_that_names_no_session_is_for_the_only_one(tmp_path: Path) -> None:
+    async with bench(tmp_path, initialized=False) as it:
+        gate = it.agent.stops_at("initialize")
+        it.editor.send("initialize", HELLO)
+        given: Json = {"sessionId": "s", "prompt": []}
+        waiting = await waits(it, ("session/prompt", given), ("session/prompt", given))
+        it.editor.notify("session/cancel", {})
+        assert await it.editor.stop_reason(waiting[0]) == "cancelled"
+        gate.open()
+        assert "unknown session" in (await it.editor.refusal(waiting[1])).message
+
+
 @pytest.mark.hazard("Q9", "P2")
 @pytest.mark.parametrize("keep", [0, 60])
 async def test_what_waits_when_the_client_leaves_comes_to_nothing(

@@ -1,6 +1,5 @@
 """What other people's agents and clients really say, in a living session."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -500,48 +499,3 @@ async def test_an_answer_that_is_not_understood_allows_nothing_and_is_told(
             assert cancels or said in ({"outcome": "cancelled"}, selects("no")["outcome"])
         if not cancels:
             assert [each for each in here.texts() if "nothing was allowed" in each]
-
-
-# --- the form of lines ------------------------------------------------------------------------
-
-
-@pytest.mark.hazard("Q9")
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('{"result": {"stopReason": "end_turn"}}', "it has no id"),
-        ('{"id": null, "result": {"stopReason": "end_turn"}}', "it has no id"),
-        ('{"id": [ID], "result": {"stopReason": "end_turn"}}', "the id is neither"),
-        ('{"id": {"n": ID}, "result": {}}', "the id is neither"),
-        ("{'id': ID, 'result': {'stopReason': 'end_turn'}}", "Parse error"),
-    ],
-)
-async def test_a_turn_whose_answer_can_t_be_read_ends_with_an_error_that_names_the_agent(
-    tmp_path: Path, line: str, said: str
-) -> None:
-    async with living(tmp_path, first=first()) as here:
-        agent = await here.agent()
-        request_id = here.prompt()
-        request = await agent.asked(SESSION_PROMPT)
-        agent.peer.feed(line.replace("ID", str(request["id"])).encode() + b"\n")
-        error = await here.answered(request_id)
-        assert error["code"] == -32603
-        assert error["message"].startswith(f"the agent's answer can't be read: {said}")
-        await here.turn(agent, "again")
-
-
-async def test_updates_and_an_answer_that_are_spread_over_lines_are_those_of_the_turn(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, first=first()) as here:
-        agent = await here.agent()
-        request_id = here.prompt()
-        request = await agent.asked(SESSION_PROMPT)
-        params = {"sessionId": "0", "update": chunk(text("a\nb"))}
-        update = {"jsonrpc": "2.0", "method": "session/update", "params": params}
-        agent.peer.feed(json.dumps(update, indent=2).encode() + b"\n\n")
-        agent.peer.feed(json.dumps(update).replace("\\n", "\n").encode() + b"\n")
-        reply = {"jsonrpc": "2.0", "id": request["id"], "result": DONE}
-        agent.peer.feed(json.dumps(reply, indent="\t").encode() + b"\n")
-        assert await here.answered(request_id) == DONE
-        assert here.texts() == ["a\nb", "a\nb"]

@@ -152,7 +152,7 @@ async def test_an_agent_that_can_neither_resume_nor_load_starts_anew_and_the_use
         assert here.texts() == [notices.MEMORY_LOST]
 
 
-@pytest.mark.parametrize("answer", [BUSY, UNKNOWN, {}, {"sessionId": 5}, None])
+@pytest.mark.parametrize("answer", [BUSY, UNKNOWN, {}, {"sessionId": [5]}, None])
 async def test_a_new_session_that_the_agent_does_not_open_either_is_tried_again(
     tmp_path: Path, answer: Any
 ) -> None:

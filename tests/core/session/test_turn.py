@@ -257,7 +257,8 @@ async def test_a_cancel_reaches_the_agent_and_ends_what_it_asks_of_the_user(
         told, answered = agent.sent.messages[before:]
         assert told == {"jsonrpc": "2.0", "method": SESSION_CANCEL, "params": {"sessionId": "0"}}
         assert (answered["id"], answered["result"]) == (1, {"outcome": {"outcome": "cancelled"}})
-        assert here.got[-1]["params"] == {"requestId": permission["id"]}
+        (back,) = [m for m in here.got if m.get("method") == "$/cancel_request"]
+        assert back["params"] == {"requestId": permission["id"]}
         here.client.answers(terminal["id"], {})  # what is no question still waits
         await until(lambda: agent.sent.messages[-1].get("id") == 2)
         agent.answer(turn, CANCELLED)

@@ -401,7 +401,7 @@ async def test_a_fork_whose_journal_fails_leaves_nothing_of_it(
         assert len(it.agent.living) == 1  # nobody has the fork
 
 
-@pytest.mark.parametrize("result", [None, {}, {"sessionId": 5}])
+@pytest.mark.parametrize("result", [None, {}, {"sessionId": [5]}])
 async def test_an_agent_that_names_no_fork_has_made_none(tmp_path: Path, result: Any) -> None:
     async with world(tmp_path, forking()) as it:
         it.agent.script["session/fork"] = result

@@ -85,7 +85,7 @@ async def test_two_sessions_that_are_made_at_once_have_a_process_each(tmp_path: 
         (None, -32603, "the agent gave no session id"),
         ([], -32603, "the agent gave no session id"),
         ({}, -32603, "the agent gave no session id"),
-        ({"sessionId": 7}, -32603, "the agent gave no session id"),
+        ({"sessionId": [7]}, -32603, "the agent gave no session id"),
     ],
 )
 async def test_a_process_that_made_no_session_is_asked_again_for_the_next(

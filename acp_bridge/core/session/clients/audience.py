@@ -295,6 +295,10 @@ class Audience:
         keys, clients_of = self._core.now.unanswered, self._prompts.clients_of
         return frozenset(key for key in keys if client.identity in clients_of(key))
 
+    def has(self, client: Client) -> bool:
+        """Return True if the client has the session, also if that went on without the client."""
+        return client in self._detached or self._transcript.view_of(client) is not None
+
     def _may_stop(self, client: Client) -> bool:
         """Return True if a Stop of this client, which waits for no prompt, may end the oldest one.
 
@@ -303,8 +307,7 @@ class Audience:
         oldest = self._core.now.unanswered[:1]
         waiting = [each for key in oldest for each in self._prompts.clients_of(key)]
         waits = any(view.client.identity in waiting for view in self._transcript.views)
-        has = self._transcript.view_of(client) is not None or client in self._detached
-        return not waits and has and client.may(Right.STOP)
+        return not waits and self.has(client) and client.may(Right.STOP)
 
     def cancel_turn(self, params: Json) -> Json:
         """Cancel the turn that runs, whoever asked for it; returns the answer to
@@ -375,8 +378,7 @@ class Audience:
 
         `had`: False if it was only about to open it, so that no question comes to wait for it.
         """
-        has_it = client in self._detached or self._transcript.view_of(client) is not None
-        self._closed_by_one |= closes and has_it
+        self._closed_by_one |= closes and self.has(client)
         if closes:
             self._prompts.note_closed(client)
         self._detached.discard(client)

@@ -1,0 +1,179 @@
+"""Messages of agents with odd lines, ids, names and sessions, in a living session."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge.core.protocol import REQUEST_PERMISSION, SESSION_PROMPT
+from acp_bridge.core.wire.jsonrpc import encode
+from tests.core.session.living import DONE, first, living
+from tests.core.session.memory import Json
+from tests.core.session.test_from_agent import says, told
+from tests.core.session.test_odd_agents import (
+    CALL,
+    NO,
+    ONCE,
+    answer,
+    asks,
+    chunk,
+    question,
+    selects,
+    text,
+)
+
+pytestmark = pytest.mark.usefixtures("no_errors")
+
+
+# --- the form of lines ------------------------------------------------------------------------
+
+
+@pytest.mark.hazard("Q9")
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"result": {"stopReason": "end_turn"}}', "it has no id"),
+        ('{"id": null, "result": {"stopReason": "end_turn"}}', "it has no id"),
+        ('{"id": [ID], "result": {"stopReason": "end_turn"}}', "the id is neither"),
+        ('{"id": {"n": ID}, "result": {}}', "the id is neither"),
+        ("{'id': ID, 'result': {'stopReason': 'end_turn'}}", "Parse error"),
+    ],
+)
+async def test_a_turn_whose_answer_can_t_be_read_ends_with_an_error_that_names_the_agent(
+    tmp_path: Path, line: str, said: str
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        request_id = here.prompt()
+        request = await agent.asked(SESSION_PROMPT)
+        agent.peer.feed(line.replace("ID", str(request["id"])).encode() + b"\n")
+        error = await here.answered(request_id)
+        assert error["code"] == -32603
+        assert error["message"].startswith(f"the agent's answer can't be read: {said}")
+        await here.turn(agent, "again")
+
+
+async def test_updates_and_an_answer_that_are_spread_over_lines_are_those_of_the_turn(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        request_id = here.prompt()
+        request = await agent.asked(SESSION_PROMPT)
+        params = {"sessionId": "0", "update": chunk(text("a\nb"))}
+        update = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+        agent.peer.feed(json.dumps(update, indent=2).encode() + b"\n\n")
+        agent.peer.feed(json.dumps(update).replace("\\n", "\n").encode() + b"\n")
+        reply = {"jsonrpc": "2.0", "id": request["id"], "result": DONE}
+        agent.peer.feed(json.dumps(reply, indent="\t").encode() + b"\n")
+        assert await here.answered(request_id) == DONE
+        assert here.texts() == ["a\nb", "a\nb"]
+
+
+# --- messages about no session that is named ----------------------------------------------------
+
+
+@pytest.mark.parametrize("named", [{}, {"sessionId": None}, {"session_id": "0"}, {"sessionId": 0}])
+async def test_what_an_agent_with_one_session_says_without_its_id_is_of_that_session(
+    tmp_path: Path, named: Json
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        agent.says({"method": "session/update", "params": {**named, "update": chunk(text("a"))}})
+        params = {**named, "toolCall": CALL, "options": [ONCE, NO]}
+        agent.says({"id": "p", "method": REQUEST_PERMISSION, "params": params})
+        assert here.texts() == ["a"]
+        assert question(here)["params"]["sessionId"] == "s"
+
+
+async def test_what_an_agent_with_a_fork_says_without_an_id_is_of_nobody(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        for other in ("forks", "children"):
+            if other == "forks":
+                agent.forks.add("f", Beside())
+            else:
+                agent.forks._forks.clear()
+                agent.children.add("c")
+            agent.says({"method": "session/update", "params": {"update": chunk(text("a"))}})
+        says(agent, chunk(text("b")))
+        assert here.texts() == ["b"]
+
+
+class Beside:
+    """A fork that nothing is said of."""
+
+    def on_update(self, params: Json) -> None:
+        raise AssertionError
+
+    def on_agent_request(self, peer: Any, call: Any) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "kind", ["agent_message_chunk", "agentMessageChunk", "AGENT_MESSAGE_CHUNK"]
+)
+@pytest.mark.parametrize("name", ["sessionUpdate", "session_update", "type", "kind", "updateType"])
+async def test_the_kind_of_an_update_is_found_under_other_names_and_in_other_spellings(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        says(agent, {name: kind, "content": text("a")})
+        flat = {"sessionId": "0", name: kind, "content": text("b")}
+        agent.says({"method": "session/update", "params": flat})
+        assert here.updates() == [chunk(text("a")), chunk(text("b"))]
+
+
+@pytest.mark.hazard("V6")
+async def test_no_other_name_of_a_kind_makes_an_update_of_the_bridge_s_own(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        own = {"type": "_acp_bridge_said", "said": {}}
+        says(await here.agent(), own, {"type": "x", "content": text("a")}, {"content": text("b")})
+        assert here.updates() == []
+
+
+@pytest.mark.hazard("V9", "C18")
+@pytest.mark.parametrize("call", [None, "rm x", [], {}, {"title": "rm x"}, {"toolCallId": None}])
+async def test_a_question_about_a_call_that_is_not_described_is_about_one_with_an_id(
+    tmp_path: Path, call: Any
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        params = {"sessionId": "0", "toolCall": call, "options": [ONCE, NO]}
+        agent.says({"id": "p", "method": REQUEST_PERMISSION, "params": params})
+        shown = question(here)["params"]["toolCall"]
+        assert shown["toolCallId"] == "permission-p"
+        assert here.updates()[-1]["toolCallId"] == "permission-p"
+        answer(here, question(here), selects("no"))
+        assert told(agent) == [{"outcome": selects("no")["outcome"]}]
+
+
+@pytest.mark.hazard("C18")
+@pytest.mark.parametrize("odd", [{"n": 1}, [], None, True])
+async def test_an_answer_to_a_question_under_an_odd_id_is_no_yes_and_ends_the_question(
+    tmp_path: Path, odd: Any
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        await asks(here, agent)
+        here.client.client.peer.feed(encode({"id": odd, "result": selects("yes")}))
+        assert told(agent) == [-32603]
+        assert "nothing was allowed" in here.texts()[-1]
+
+
+@pytest.mark.parametrize("spelled", ["$/cancelRequest", "$/cancel_request"])
+@pytest.mark.parametrize("named", ["requestId", "id"])
+async def test_an_agent_s_cancel_of_its_question_is_understood_however_it_is_spelled(
+    tmp_path: Path, spelled: str, named: str
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        await asks(here, agent)
+        agent.says({"method": spelled, "params": {named: "p"}})
+        assert told(agent) == [-32800]
