@@ -27,7 +27,7 @@ from pydantic_core import from_json, to_json
 
 from acp_bridge.core.protocol import ErrorCode, as_object
 from acp_bridge.core.wire.long_line import read_ends
-from acp_bridge.core.wire.slow_json import slow_loads
+from acp_bridge.core.wire.slow_json import says_twice, slow_loads, without_depths
 from acp_bridge.core.wire.spread import Spread, begins_message
 
 Message: TypeAlias = dict[str, Any]
@@ -101,7 +101,7 @@ class Malformed:
     """A line that is no message.
 
     `id` is the id to answer to, None if none can be read. `answer`: the line had an id and no
-    method, so it is probably a spoiled answer. `asks`: it is a request that is only too long.
+    method, so it is probably a spoiled answer. `asks`: it is a request.
     """
 
     id: RequestId
@@ -265,10 +265,14 @@ Heard: TypeAlias = Callable[[list[bytes], Sequence[Message | Malformed] | None],
 
 
 class Decoder:
-    """Takes bytes and returns messages. `limit`: bytes of the longest line, without its newline."""
+    """Takes bytes and returns messages. `limit`: bytes of the longest line, without its newline.
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self._limit = limit
+    `strict`: an answer that says something twice, and not the same, is spoiled: it may be a
+    person's consent.
+    """
+
+    def __init__(self, limit: int = DEFAULT_LIMIT, *, strict: bool = False) -> None:
+        self._limit, self._strict = limit, strict
         #: is called with whole lines and the messages in them, before `feed` returns these.
         self.heard: Heard | None = None
         #: bytes that are kept of each end of a line that is too long.
@@ -363,7 +367,7 @@ class Decoder:
 
     def _read(self, lines: Iterator[bytes], found: list[Message | Malformed]) -> bool:
         """Add the messages of these lines to `found`; returns False if one is not plain JSON."""
-        plain = True
+        plain, strict = True, self._strict
         if self._spread.begun:
             self._go_on(lines, found)
         for line in lines:
@@ -379,10 +383,18 @@ class Decoder:
                 self._go_on(lines, found)
                 continue
             if type(value) is list and _is_batch(value):
-                found += map(_checked, value)
+                found += [self._strictly(each, line) for each in value]
             else:
-                found.append(_checked(value))
+                found.append(self._strictly(value, line) if strict else _checked(value))
         return plain
+
+    def _strictly(self, value: Any, text: bytes) -> Message | Malformed:
+        """Return a value that stands in `text` as a message, or why it is none."""
+        message = _checked(value)
+        answers = self._strict and isinstance(message, dict) and "method" not in message
+        if answers and says_twice(text):
+            return _invalid(value.get("id"), "a member stands in it twice", answer=True)
+        return message
 
     def _take_odd(
         self, text: bytes, found: list[Message | Malformed], *, alone: bool = False
@@ -392,10 +404,23 @@ class Decoder:
         `alone`: no further line belongs to it.
         """
         values, spoiled = slow_loads(text)
+        if spoiled and not values and (cut := self._without_depths(text)):
+            values, spoiled = cut, b""
         if alone or values or not spoiled or not self._spread.begin(text):
-            found += map(_checked, values)
+            found += [self._strictly(value, text) for value in values]
             if spoiled:
                 found.append(self._unreadable(spoiled))
+
+    def _without_depths(self, text: bytes) -> list[Any]:
+        """Return the message in a text that is nested too deep, without what is too deep in it.
+
+        A request comes to nothing, lest something else is done than was asked for. So does an
+        answer that may be a person's consent.
+        """
+        value = without_depths(text)
+        if type(value) is not dict or isinstance(_checked(value), Malformed):
+            return []
+        return [] if "id" in value and (self._strict or "method" in value) else [value]
 
     def _go_on(self, lines: Iterator[bytes], found: list[Message | Malformed]) -> None:
         """Take further lines of a message that has begun, until it ends."""
@@ -409,14 +434,10 @@ class Decoder:
                 found += self.give_up()
 
     def _unreadable(self, line: bytes) -> Malformed:
-        """Return the `Malformed` for a line that is no JSON.
-
-        It has the line's id only if the line is an answer: the error that answers a request which
-        can't be read has no id (JSON-RPC).
-        """
-        id, answer, _ = read_ends(line[: self._ends], line[-self._ends :])
+        """Return the `Malformed` for a line that is no JSON, with its id if that can be read."""
+        id, answer, asks = read_ends(line[: self._ends], line[-self._ends :])
         error = RpcError(ErrorCode.PARSE_ERROR, "Parse error")
-        return Malformed(id if answer else None, error, answer)
+        return Malformed(id if answer or asks else None, error, answer, asks)
 
 
 def _too_long(head: bytes, end: bytes, limit: int) -> Malformed:

@@ -75,8 +75,8 @@ def _opaque(exc: Exception) -> RpcError:
 class Peer:
     """Is fed the bytes that were read; sends through `send`, which must neither block nor raise.
 
-    `answer_malformed`: True towards a client; False towards an agent, whose malformed lines are
-    noise on its stdout. `internal_error` logs an unexpected exception and returns the error that
+    `answer_malformed`: True towards a client, whose answers are read strictly; False towards an
+    agent, whose malformed lines are noise on its stdout. `internal_error` logs an unexpected exception and returns the error that
     may be sent. `spoiled_answer` returns the error that a request gets if the line that answers it
     is no message.
     """
@@ -96,7 +96,7 @@ class Peer:
         self._answer_malformed = answer_malformed
         self._internal_error = internal_error
         self._spoiled_answer = spoiled_answer
-        self._decoder = Decoder(limit)
+        self._decoder = Decoder(limit, strict=answer_malformed)
         #: returns the messages to hand over for one that came in; None: each is handed over itself.
         self.translate: Callable[[Message], Iterable[Message]] | None = None
         #: sends a line in the place of `send`. It gets what the line is about, too: the parameters

@@ -3,6 +3,7 @@
 - A byte that is not UTF-8 becomes U+FFFD. A byte order mark at the beginning is dropped. Raw
   control characters in a text are kept, and so are lone surrogates. NaN, which JSON doesn't have,
   is null.
+- Of a message that is nested too deep, the rest is read.
 - Several messages on one line are all read. Of other text in front of a message, or between two,
   the message behind it is read.
 """
@@ -23,12 +24,16 @@ _TRIES: Final = 8
 _SEARCHED: Final = 4 * 1024 * 1024
 
 _MESSAGE: Final = re.compile(r'\{\s*"jsonrpc"\s*:')
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{\]}]', re.DOTALL)
+_TOO_DEEP: Final = b'"(nested too deep to be read)"'
+#: bytes of the longest line in which such a text takes a place.
+_CUT: Final = 256 * 1024
 _SPACE: Final = re.compile(r"[ \t\r\ufeff]*")
 _CONSTANTS: Final = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 _READER: Final = json.JSONDecoder(strict=False, parse_constant=_CONSTANTS.get)
 
 
-def slow_loads(line: bytes) -> tuple[list[Any], bytes]:
+def slow_loads(line: bytes, reader: json.JSONDecoder = _READER) -> tuple[list[Any], bytes]:
     """Return the JSON values of a line, and what of it is no JSON (empty if all of it is).
 
     If there are several values or other text, only objects count as values.
@@ -37,7 +42,7 @@ def slow_loads(line: bytes) -> tuple[list[Any], bytes]:
     values, spoiled, at, tries = list[Any](), "", _space(text, 0), 0
     while at < len(text):
         try:
-            value, end = _READER.raw_decode(text, at)
+            value, end = reader.raw_decode(text, at)
             _check_depth(value)
         except (ValueError, RecursionError):
             tries += 1
@@ -52,6 +57,44 @@ def slow_loads(line: bytes) -> tuple[list[Any], bytes]:
     if spoiled or len(values) > 1:
         values = [value for value in values if type(value) is dict]
     return values, spoiled.encode("utf-8", "replace")
+
+
+def without_depths(line: bytes) -> Any:
+    """Return the value of a line with a text for whatever is nested too deep in it.
+
+    None if the line is no JSON, or too long.
+    """
+    kept, depth, at = list[bytes](), 0, 0
+    for found in _TOKEN.finditer(line) if len(line) <= _CUT else ():
+        if found[0] in (b"[", b"{"):
+            depth += 1
+            if depth == MAX_DEPTH + 1:
+                kept += line[at : found.start()], _TOO_DEEP
+        elif found[0] in (b"]", b"}"):
+            if depth == MAX_DEPTH + 1:
+                at = found.end()
+            depth -= 1
+    if not kept or depth:
+        return None
+    values, spoiled = slow_loads(b"".join([*kept, line[at:]]))
+    return values[0] if len(values) == 1 and not spoiled else None
+
+
+def says_twice(line: bytes) -> bool:
+    """Return True if a member stands twice in an object of a line, with different values.
+
+    Readers of JSON keep one of them, and not all the same.
+    """
+    twice = False
+
+    def made(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
+        last = dict(members)
+        twice |= len(last) < len(members) and any(last[name] != value for name, value in members)
+        return last
+
+    slow_loads(line, json.JSONDecoder(strict=False, object_pairs_hook=made))
+    return twice
 
 
 def _space(text: str, at: int) -> int:

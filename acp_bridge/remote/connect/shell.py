@@ -252,7 +252,7 @@ class Shell:
     # --- the editor
 
     async def _read_editor(self) -> None:
-        decoder = Decoder(_LONGEST_LINE)
+        decoder = Decoder(_LONGEST_LINE, strict=True)
         while data := await self._incoming.read():
             self._take(decoder.feed(data))
         self._take(decoder.eof())

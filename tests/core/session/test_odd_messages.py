@@ -177,3 +177,53 @@ async def test_an_agent_s_cancel_of_its_question_is_understood_however_it_is_spe
         await asks(here, agent)
         agent.says({"method": spelled, "params": {named: "p"}})
         assert told(agent) == [-32800]
+
+
+YES = '{"outcome":"selected","optionId":"yes"}'
+
+
+@pytest.mark.hazard("C18")
+@pytest.mark.parametrize(
+    "result",
+    [
+        '{"outcome":{"outcome":"selected","optionId":"no","optionId":"yes"}}',
+        '{"outcome":{"outcome":"selected","optionId":"no","option\\u0049d":"yes"}}',
+        '{"outcome":{"outcome":"cancelled","outcome":"selected","optionId":"yes"}}',
+        '{"outcome":{"outcome":"cancelled"},"outcome":' + YES + "}",
+        '{"outcome":{"outcome":"cancelled"}},"result":{"outcome":' + YES + "}",
+        '{"outcome":' + YES + ',"cancelled":true,"cancelled":false}',
+        '{"x":NaN,"outcome":{"outcome":"selected","optionId":"no","optionId":"yes"}}',
+        '{"outcome":{"outcome":"selected",\n"optionId":"no",\n"optionId":"yes"}}',
+    ],
+)
+async def test_an_answer_that_says_something_twice_is_no_yes(tmp_path: Path, result: str) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        await asks(here, agent)
+        line = f'{{"jsonrpc":"2.0","id":{question(here)["id"]},"result":{result}}}'
+        here.client.client.peer.feed(line.encode() + b"\n")
+        assert told(agent) == [-32603]
+        assert "nothing was allowed" in here.texts()[-1]
+
+
+@pytest.mark.hazard("C18")
+async def test_an_answer_that_says_the_same_twice_says_it(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        await asks(here, agent)
+        result = '{"outcome":{"outcome":"selected","optionId":"yes","optionId":"yes"}}'
+        line = f'{{"jsonrpc":"2.0","id":{question(here)["id"]},"result":{result}}}'
+        here.client.client.peer.feed(line.encode() + b"\n")
+        assert told(agent) == [selects("yes")]
+
+
+@pytest.mark.hazard("T2")
+async def test_an_update_whose_meta_is_nested_thousands_deep_keeps_its_text(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        deep = '{"a":' * 5_000 + "1" + "}" * 5_000
+        update = json.dumps(chunk(text("a"), _meta="DEEP")).replace('"DEEP"', deep)
+        params = f'{{"sessionId":"0","update":{update}}}'
+        line = f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}'
+        agent.peer.feed(line.encode() + b"\n")
+        assert here.texts() == ["a"]

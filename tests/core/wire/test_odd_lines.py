@@ -352,3 +352,53 @@ def test_a_result_that_says_something_is_no_answer_to_a_notification() -> None:
     talk.peer.notify("b")
     talk.hear({"result": {"stopReason": "cancelled"}})
     assert answers == [Err(RpcError(-32603, "The answer was malformed"))]
+
+
+# --- what is nested too deep --------------------------------------------------------------------
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":[' * (depth // 2) + b'"]"' + b"]}" * (depth // 2)
+
+
+@pytest.mark.hazard("P5", "T2")
+@pytest.mark.parametrize("depth", [200, 900, 5_000, 20_000])
+def test_what_is_nested_too_deep_in_a_notification_costs_nothing_else(depth: int) -> None:
+    deep = nested(depth)
+    data = b'{"method":"m","x":%s,"params":{"_meta":%s,"text":"\\"a"}}' % (deep, deep)
+    (found,) = decoded(data + b"\n")
+    assert found["params"]["text"] == '"a'
+    assert "nested too deep" in json.dumps(found)
+    assert decoded(encode(found)) == [found]
+    assert decoded(data.replace(b":{", b":\n{") + b"\n") == [found]
+
+
+def test_a_request_that_is_nested_too_deep_is_refused_and_so_is_consent() -> None:
+    asks = b'{"id":1,"method":"m","params":%s}\n' % nested(900)
+    answers = b'{"id":1,"result":{"x":%s,"y":1}}\n' % nested(900)
+    assert messages(asks) == []
+    (answer,) = messages(answers)
+    assert answer["result"]["y"] == 1
+    (spoiled,) = Decoder(strict=True).feed(answers)
+    assert isinstance(spoiled, Malformed)
+    assert (spoiled.id, spoiled.answer) == (1, True)
+
+
+@pytest.mark.parametrize("line", [b"[" * 200_000, b'"' + b'\\"' * 100_000, nested(900)[:-9]])
+def test_what_is_nested_too_deep_and_no_json_is_given_up_soon(line: bytes) -> None:
+    decoder = Decoder()
+    found = [*decoder.feed(b'{"method":' + line + b"\n"), *decoder.give_up()]
+    assert all(isinstance(each, Malformed) for each in found)
+
+
+@pytest.mark.hazard("Q9")
+@pytest.mark.parametrize("params", [b"{,}", b'{"cut', nested(900), b"{'a': None}"])
+@pytest.mark.parametrize("from_client", [True, False])
+def test_a_request_that_can_t_be_read_is_answered_if_its_id_can_be(
+    params: bytes, from_client: bool
+) -> None:
+    talk = Conversation(answer_malformed=from_client)
+    talk.peer.feed(b'{"jsonrpc":"2.0","id":"x","method":"m","params":%s}\n' % params)
+    talk.peer.give_up()
+    (answer,) = talk.sent
+    assert (answer["id"], answer["error"]["code"]) == ("x", -32700)
