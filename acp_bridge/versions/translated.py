@@ -26,7 +26,7 @@ class Translated:
         self._end = AgentEnd(token_hex(3))
         self._peer = peer
         self._write = send
-        self._decoder = Decoder()
+        self.decoder = Decoder()
 
     @property
     def agreed(self) -> bool:
@@ -44,24 +44,15 @@ class Translated:
 
     def tell_lines(self, heard: Heard) -> None:
         """Have `heard` told of every line of the agent, as `Peer.tell_lines` does."""
-        self._decoder.heard = heard
+        self.decoder.heard = heard
 
     def feed(self, data: bytes) -> None:
         """Translate bytes from the agent, in pieces of any length, for the peer."""
-        self._take(self._decoder.feed(data))
-
-    @property
-    def waits(self) -> bool:
-        """True while further lines of a message are waited for; `give_up` ends that."""
-        return self._decoder.waits
-
-    def give_up(self) -> None:
-        """Wait no more for further lines of a message: each line counts by itself."""
-        self._take(self._decoder.give_up())
+        self._take(self.decoder.feed(data))
 
     def eof(self) -> None:
         """Translate what is left of the agent's output at its end, and tell the peer of the end."""
-        self._take(self._decoder.eof())
+        self._take(self.decoder.eof())
         self._peer.eof()
 
     def _take(self, messages: Iterable[Message | Malformed]) -> None:

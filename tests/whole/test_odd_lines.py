@@ -51,3 +51,35 @@ async def test_a_client_that_spreads_its_messages_over_lines_is_understood(
         client.send_raw(json.dumps(message, indent=2).encode() + b"\n")
         answer = await client.answer_to("odd")
         assert answer["result"]["stopReason"] == "end_turn"
+
+
+#: closes its stdin at the end of its first turn, and lives on.
+_CLOSES_STDIN = """
+CAN = {"loadSession": True}
+here = os.path.dirname(os.path.abspath(__file__))
+
+def session_load(id, params):
+    return {}
+
+def session_prompt(id, params):
+    update("s", **text(params["prompt"][0]["text"]))
+    if params["prompt"][0]["text"] == "close":
+        send(id=id, result={"stopReason": "end_turn"})
+        os.close(0)
+        while True:
+            time.sleep(1)
+    return {"stopReason": "end_turn"}
+"""
+
+
+@pytest.mark.hazard("P3")
+async def test_an_agent_that_closes_its_stdin_between_turns_is_replaced_or_the_prompt_fails(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "CUT_OFF_GRACE", 0.1)
+    async with world.inside(command=tiny_agent(world.cwd, _CLOSES_STDIN)) as client:
+        await client.prompt("close")
+        error = await refused(client, "lost")
+        assert "ended" in error.message
+        await client.prompt("next")
+        assert client.text().startswith("closenext")

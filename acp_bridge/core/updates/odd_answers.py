@@ -10,8 +10,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from acp_bridge.core import errors
-from acp_bridge.core.protocol import CANCELLED_PERMISSION, Json, as_object, meta_of, objects
-from acp_bridge.core.updates.odd_updates import as_word
+from acp_bridge.core.protocol import (
+    CANCELLED_PERMISSION,
+    VERSION,
+    Json,
+    as_object,
+    meta_of,
+    objects,
+    speaks_v2,
+)
+from acp_bridge.core.updates.odd_updates import as_word, one_of
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, read_answer
 
 # --- the end of a turn ----------------------------------------------------------------------------
@@ -41,14 +49,12 @@ def end_of_turn(answer: Answer) -> tuple[Answer, str]:
     if result.get("stopReason") in _REASONS:
         return answer, ""
     word = _reason(answer.result)
-    name = as_word(word)
-    if name in ("error", "failed", "failure"):
+    if as_word(word) in ("error", "failed", "failure"):
         told = read_answer({"error": {**result, "code": result.get("code")}})
         if isinstance(told, Err) and _says(result):
             return Err(errors.agent_trouble(told.error.message)), word
         return Err(errors.agent_trouble("the agent ended the turn with an error")), word
-    reason = name if name in _REASONS else _MEANT.get(name, _END)
-    return Ok({**result, "stopReason": reason}), word
+    return Ok({**result, "stopReason": one_of(word, _REASONS, _MEANT, _END)}), word
 
 
 def _says(result: Json) -> bool:
@@ -103,7 +109,8 @@ def unclear_options(options: object) -> list[object]:
 def permission_answer(result: object, offered: list[object]) -> Json | None:
     """Return a client's answer to a permission in the protocol's form; None if it says nothing.
 
-    It chooses an option if it names that one and no other, and if nothing in it says otherwise.
+    It chooses an option if it names that one and no other, and if nothing in it says otherwise. In
+    another form than the protocol's, nothing else may be in it.
     """
     given = as_object(result)
     match given:
@@ -111,48 +118,51 @@ def permission_answer(result: object, offered: list[object]) -> Json | None:
             return given
         case {"outcome": "cancelled"}:
             return {**meta_of(given), **CANCELLED_PERMISSION}
-        case {"outcome": {"outcome": "selected", "optionId": str(option)}}:
-            chosen: object = option
-            others = [holder.get(name) for holder in _holders(given) for name in _WHICH]
-            named = [option, *(each for each in others if each is not None and each is not True)]
-            whole = given
+        case {"outcome": {"outcome": "selected", "optionId": str()}}:
+            in_form = True
         case _:
-            named = [*_said(given)]
-            chosen = next((each for each in named if each is not _CHOSEN), None)
-            whole = {**meta_of(given), "outcome": {"outcome": _SELECTED, "optionId": chosen}}
-    against = [holder.get(name) for holder in _holders(given) for name in _OTHERWISE]
-    if chosen not in offered or any(each not in (None, False) for each in against):
+            in_form = False
+    named, odd = set[object](), False
+    for name, value in _members(given):
+        if name in _OTHERWISE:
+            odd |= value not in (None, False)
+        elif name == "_meta" or value is None or (name in _HOW and _selects(value)):
+            pass
+        elif name in _WHICH and isinstance(value, str):
+            named.add(value)
+        else:
+            odd |= name in _WHICH or not in_form
+    if odd or len(named) != 1 or (option := named.pop()) not in offered:
         return None
-    return whole if all(each in (chosen, _CHOSEN) for each in named) else None
+    chosen: Json = {"outcome": {"outcome": _SELECTED, "optionId": option}}
+    return given if in_form else {**meta_of(given), **chosen}
 
 
-#: stands for a member that says that an option is chosen, and not which.
-_CHOSEN: Final = object()
+def _members(given: Json) -> Iterator[tuple[str, object]]:
+    """Yield the members of an answer, and of those in which an option may be named."""
+    for name, value in given.items():
+        if isinstance(value, dict) and name in (*_HOW, *_WHICH):
+            yield from _members(value)
+        else:
+            yield name, value
 
 
-def _said(given: Json) -> Iterator[object]:
-    """Yield the options that an answer names; `_CHOSEN` for a member that says that one is chosen,
-    and None for one that is not understood."""
-    for name in dict.fromkeys((*_HOW, *_WHICH)):
-        value = given.get(name)
-        if isinstance(value, dict):
-            yield from _said(value)
-        elif name in _HOW and (value is True or str(value).lower() == _SELECTED):
-            yield _CHOSEN
-        elif value is not None:
-            yield value if name in _WHICH and isinstance(value, str) else None
-
-
-def _holders(given: Json) -> Iterator[Json]:
-    yield given
-    for name in _HOW:
-        if isinstance(inner := given.get(name), dict):
-            yield from _holders(inner)
+def _selects(value: object) -> bool:
+    return value is True or str(value).lower() == _SELECTED
 
 
 def numbered(result: Any) -> Any:
-    """Return an answer to `initialize` with a number as its version, where that came as digits."""
-    told = result.get("protocolVersion") if isinstance(result, dict) else None
+    """Return an answer to `initialize` with a number as its version.
+
+    That came as digits or as 1.0, or is missing from an answer that is not of version 2.
+    """
+    if not isinstance(result, dict):
+        return result
+    told = result.get("protocolVersion")
     if isinstance(told, str) and told.isascii() and told.isdigit():
-        return {**result, "protocolVersion": int(told[:5])}
-    return result
+        told = int(told[:5])
+    elif isinstance(told, float) and told.is_integer():
+        told = int(told)
+    elif told is None and not speaks_v2({**result, "protocolVersion": 2}):
+        told = VERSION
+    return {**result, "protocolVersion": told} if told is not None else result

@@ -9,13 +9,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from acp_bridge.core.protocol import (
     AGENT_MESSAGE,
     AGENT_THOUGHT,
+    COMMANDS_UPDATE,
     MESSAGES,
+    MODE_UPDATE,
+    OPTIONS_UPDATE,
     PLAN,
     SAID_UPDATE,
     STATE,
@@ -25,7 +28,6 @@ from acp_bridge.core.protocol import (
     USER_MESSAGE,
     Json,
     as_object,
-    objects,
     without_own_meta,
 )
 
@@ -42,26 +44,33 @@ _OF_VERSION_2: Final = {
 }
 #: an attribute's name, where the protocol has a capital letter.
 _SNAKE: Final = re.compile(r"_([a-z])")
+#: names of attributes by which a block, or an item of a content, is known to have such names.
+_SNAKES: Final = frozenset({"mime_type", "old_text", "new_text", "terminal_id"})
 #: members whose objects have members of the protocol.
 _OF_THE_PROTOCOL: Final = frozenset(
-    {"update", "content", "toolCall", "options", "locations", "entries", "availableCommands"}
+    {"update", "content", "resource", "toolCall", "options", "locations", "entries"}
+    | {"availableCommands", "configOptions"}
 )
-_READ: Final = frozenset({*_CALLS, PLAN, *_OF_VERSION_2})
+_READ: Final = frozenset({*_CALLS, PLAN, *STATE, *_OF_VERSION_2})
 #: kinds that are known, under whichever name and in whichever spelling an update has them.
 _KINDS: Final = frozenset({*TRANSCRIPT, *STATE, *_OF_VERSION_2} - {SAID_UPDATE})
 _NAMES_OF_KINDS: Final = ("sessionUpdate", "session_update", "updateType", "type", "kind")
 #: kinds of a bridge's own begin so.
 _OWN: Final = "_acp_bridge"
-#: what a status of a tool call, or of an entry of a plan, means in version 1.
+_V1_STATUSES: Final = ("pending", "in_progress", "completed", "failed")
+#: what other words for a status of a tool call, or of an entry of a plan, mean in version 1.
 _STATUSES: Final = {
-    **dict.fromkeys(("pending", "paused", "queued", "waiting", "scheduled", "created"), "pending"),
-    **dict.fromkeys(("in_progress", "running", "executing", "started", "working"), "in_progress"),
-    **dict.fromkeys(("completed", "complete", "done", "success", "succeeded"), "completed"),
-    **dict.fromkeys(("finished", "ok", "successful"), "completed"),
-    **dict.fromkeys(("failed", "error", "errored", "failure", "cancelled", "canceled"), "failed"),
+    **dict.fromkeys(("paused", "queued", "waiting", "scheduled", "created"), "pending"),
+    **dict.fromkeys(("running", "executing", "started", "working"), "in_progress"),
+    **dict.fromkeys(("complete", "done", "success", "succeeded", "successful"), "completed"),
+    **dict.fromkeys(("finished", "ok"), "completed"),
+    **dict.fromkeys(("error", "errored", "failure", "cancelled", "canceled"), "failed"),
     **dict.fromkeys(("rejected", "denied", "aborted", "interrupted", "timed_out"), "failed"),
 }
-_V1_STATUSES: Final = ("pending", "in_progress", "completed", "failed")
+_V1_KINDS: Final = (
+    *("read", "edit", "delete", "move", "search", "execute", "think", "fetch"),
+    *("switch_mode", "other"),
+)
 #: members of a tool call that are there or not, and never null.
 _OPENING: Final = ("content", "kind", "locations", "status", "title")
 #: the only members of an empty chunk that says nothing.
@@ -113,14 +122,14 @@ def mended(update: Json) -> list[Json]:
         return [*_chunks(update)]
     if kind in _CALLS:
         return [call(update)] if isinstance(id_of(update), str) else []
-    if kind == PLAN:
-        entries = update.get("entries")
-        told = _entries(entries) if isinstance(entries, list) else entries
-        return [update if told == entries else {**update, "entries": told}]
+    if kind in _LISTS:
+        return [*_list(update, *_LISTS[kind])]
+    if kind in STATE:
+        return [*_state(update)]
     if meant := _OF_VERSION_2.get(kind):
         said = [update[name] for name in ("title", "description") if name in update]
         content = update.get("content", "\n\n".join(filter(_is_text, said)))
-        told = {name: update[name] for name in ("messageId", "_meta") if name in update}
+        told: Json = {name: update[name] for name in ("messageId", "_meta") if name in update}
         return [*_chunks({"sessionUpdate": meant, **told, "content": content})]
     return [] if kind in _OF_VERSION_2 or kind.startswith(_OWN) else [update]
 
@@ -159,7 +168,7 @@ def _block(item: Any) -> Json | None:
     if not isinstance(item, dict):
         return None
     if item.get("type", "text") != "text":
-        return item
+        return _named(item)
     text = next((item[n] for n in ("text", "content") if item.get(n) is not None), "")
     if isinstance(text, str) and item.get("type") == "text" and item.get("text") == text:
         return item
@@ -183,27 +192,32 @@ def id_of(call: Json) -> object:
 def call(update: Json) -> Json:
     """Return a tool call, or an update of one, in the form that version 1 has for it."""
     told = {**update, "toolCallId": id_of(update)}
-    if told.get("status") not in (None, *_V1_STATUSES):
-        told["status"] = status_of(told["status"])
-        if told["status"] is None:
-            del told["status"]
-    for name in ("title", "kind"):
-        if not isinstance(told.get(name), str | None):
+    if told.get("status") is not None:
+        told["status"] = one_of(told["status"], _V1_STATUSES, _STATUSES)
+    if isinstance(kind := told.get("kind"), str):
+        told["kind"] = one_of(kind, _V1_KINDS, {}, "other")
+    for name in ("title", "kind", "status"):
+        if not isinstance(told.get(name, ""), str) and update[name] is not None:
             del told[name]
     for name, read in (("content", _item), ("locations", _place)):
-        if (given := told.get(name)) is not None:
-            items = given if isinstance(given, list) else [given]
-            told[name] = [each for item in items if (each := read(item)) is not None]
+        if told.get(name) is not None:
+            told[name] = _all(told[name], read)
     if update.get("sessionUpdate") == TOOL_CALL:
         told = {name: told[name] for name in told if told[name] is not None or name not in _OPENING}
     return told if told != update else update
 
 
-def status_of(status: object) -> str | None:
-    """Return the status of version 1 that a status means; None if that is not known."""
-    if not isinstance(status, str):
-        return None
-    return _STATUSES.get(as_word(status))
+def one_of(
+    word: object, allowed: Collection[str], meant: Mapping[str, str], default: str | None = None
+) -> str | None:
+    """Return which of the `allowed` words a word is, in any spelling, or what it is `meant` to be.
+
+    `default` stands for any other value.
+    """
+    if word in allowed or not isinstance(word, str):
+        return word if isinstance(word, str) else default
+    name = as_word(word)
+    return name if name in allowed else meant.get(name, default)
 
 
 def as_word(name: str) -> str:
@@ -215,36 +229,97 @@ def as_word(name: str) -> str:
     return apart.strip().lower().replace("-", "_").replace(" ", "_")
 
 
+def _all(given: Any, read: Callable[[Any], Any]) -> list[Any]:
+    """Return the items of a list, or a lone item, as `read` understands them, without the rest."""
+    items = given if isinstance(given, list) else [given]
+    return [each for item in items if (each := read(item)) is not None]
+
+
 def _item(item: Any) -> Any:
     """Return an item of a tool call's content; None for what is none."""
     if isinstance(item, dict):
-        if "type" not in item and isinstance(item.get("content"), dict):
-            return {"type": "content", **item}
+        if item.get("type", "content") == "content" and isinstance(item.get("content"), dict | str):
+            block = _block(item["content"])
+            same = block is item["content"] and "type" in item
+            return item if same else {"type": "content", **item, "content": block}
         if item.get("type", "text" if "text" in item else "") not in ("text", "image", "audio"):
-            return item
+            return _named(item)
     block = _block(item)
     return None if block is None else {"type": "content", "content": block}
 
 
 def _place(place: Any) -> Any:
     """Return a location of a tool call; None for what is none."""
-    if isinstance(place, str):
-        return {"path": place}
-    return place if isinstance(place, dict) else None
+    return {"path": place} if isinstance(place, str) else as_object(place) or None
 
 
-def _entries(entries: list[Any]) -> list[Json]:
-    """Return the entries of a plan in version 1's form."""
+def _entry(given: Any) -> Json | None:
+    """Return an entry of a plan in version 1's form; None for what is none."""
     from acp_bridge.versions.update_to_v1 import entry  # few sessions ever need it
 
-    told = [{"content": each} if isinstance(each, str) else each for each in entries]
-    named = [
-        {**each, "status": status_of(each["status"]) or each["status"]}
-        if each.get("status") not in (None, "cancelled")
-        else each
-        for each in objects(told)
-    ]
-    return [entry(each) for each in named if isinstance(each.get("content"), str)]
+    told = {"content": given} if isinstance(given, str) else as_object(given)
+    if not isinstance(told.get("content"), str):
+        return None
+    status = told.get("status")
+    meant = status if status == "cancelled" else one_of(status, _V1_STATUSES, _STATUSES)
+    return entry({**told, "status": meant} if meant else told)
+
+
+def _command(given: Any) -> Json | None:
+    """Return a command that is offered in version 1's form; None for what is none."""
+    told = {"name": given} if isinstance(given, str) else as_object(given)
+    if not isinstance(told.get("name"), str):
+        return None
+    if not isinstance(told.get("description"), str):
+        told = {**told, "description": ""}
+    if isinstance(hint := told.get("input"), str):
+        return {**told, "input": {"hint": hint}}
+    if hint is None or isinstance(as_object(hint).get("hint"), str):
+        return told
+    return {name: told[name] for name in told if name != "input"}
+
+
+#: kinds that tell a list: the member that has it, and what reads its items.
+_LISTS: Final[dict[str, tuple[str, Callable[[Any], Json | None]]]] = {
+    PLAN: ("entries", _entry),
+    COMMANDS_UPDATE: ("availableCommands", _command),
+    OPTIONS_UPDATE: ("configOptions", lambda given: as_object(given) or None),
+}
+
+
+def _list(update: Json, name: str, read: Callable[[Any], Json | None]) -> Iterator[Json]:
+    """Yield an update that tells a list; nothing if it has another value in its place."""
+    update = update if name in update else in_camel_case(update)
+    if isinstance(given := update.get(name, []), list | dict | str):
+        told = _all(given, read)
+        yield update if told == given else {**update, name: told}
+
+
+_NAMES_OF_MODES: Final = ("currentModeId", "current_mode_id", "modeId", "mode_id", "currentMode")
+
+
+def _state(update: Json) -> Iterator[Json]:
+    """Yield an update that tells a mode, tokens or a title; nothing if it tells none."""
+    if update["sessionUpdate"] == MODE_UPDATE:
+        told = [as_object(update.get(n)).get("id", update.get(n)) for n in _NAMES_OF_MODES]
+        if mode := next(filter(_is_text, told), None):
+            kept = {name: update[name] for name in update if name not in _NAMES_OF_MODES}
+            yield update if update.get("currentModeId") == mode else {**kept, "currentModeId": mode}
+        return
+    for name in ("used", "size"):
+        if (number := _whole(update.get(name))) is not None:
+            update = {**update, name: number}
+    for name in ("title", "updatedAt"):
+        if not isinstance(update.get(name), str | None):
+            update = {**update, name: None}
+    yield update
+
+
+def _whole(number: object) -> int | None:
+    """Return a number of tokens that came as 5.0 or "5"; None for any other value."""
+    if isinstance(number, str) and number.isascii() and number.isdigit():
+        return int(number[:18])
+    return int(number) if isinstance(number, float) and number.is_integer() else None
 
 
 def in_camel_case(told: Json) -> Json:
@@ -260,6 +335,12 @@ def in_camel_case(told: Json) -> Json:
     for name in _OF_THE_PROTOCOL & named.keys():
         named[name] = _inner_in_camel_case(named[name])
     return named
+
+
+def _named(item: Json) -> Json:
+    """Return a block, or an item of a content, under the protocol's names."""
+    names = item.keys() | as_object(item.get("resource")).keys()
+    return in_camel_case(item) if _SNAKES & names else item
 
 
 def _inner_in_camel_case(value: object) -> object:

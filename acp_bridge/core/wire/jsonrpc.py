@@ -291,12 +291,15 @@ class Decoder:
 
     @property
     def waits(self) -> bool:
-        """True while further lines of a message are waited for; `give_up` ends that."""
+        """True while further lines of a message are waited for; `feed(b"")` ends that."""
         return self._spread.begun
 
     def feed(self, data: bytes) -> list[Message | Malformed]:
-        """Return the messages that these bytes complete, in order."""
-        found: list[Message | Malformed] = []
+        """Return the messages that these bytes complete, in order.
+
+        No bytes end the wait for further lines of a message: each line counts by itself.
+        """
+        found: list[Message | Malformed] = [] if data else self.give_up()
         lines = data.split(b"\n")
         tail = lines.pop()
         if lines:

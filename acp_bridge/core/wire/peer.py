@@ -76,9 +76,9 @@ class Peer:
     """Is fed the bytes that were read; sends through `send`, which must neither block nor raise.
 
     `answer_malformed`: True towards a client, whose answers are read strictly; False towards an
-    agent, whose malformed lines are noise on its stdout. `internal_error` logs an unexpected exception and returns the error that
-    may be sent. `spoiled_answer` returns the error that a request gets if the line that answers it
-    is no message.
+    agent, whose malformed lines are noise on its stdout. `internal_error` logs an unexpected
+    exception and returns the error that may be sent. `spoiled_answer` returns the error that a
+    request gets if the line that answers it is no message.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Peer:
         self._answer_malformed = answer_malformed
         self._internal_error = internal_error
         self._spoiled_answer = spoiled_answer
-        self._decoder = Decoder(limit, strict=answer_malformed)
+        self.decoder = Decoder(limit, strict=answer_malformed)
         #: returns the messages to hand over for one that came in; None: each is handed over itself.
         self.translate: Callable[[Message], Iterable[Message]] | None = None
         #: sends a line in the place of `send`. It gets what the line is about, too: the parameters
@@ -124,37 +124,31 @@ class Peer:
     # -- messages that come in
 
     def feed(self, data: bytes) -> None:
-        """Decode a piece of the stream, of any length, and hand its messages over."""
-        self.feed_messages(self._decoder.feed(data))
+        """Decode a piece of the stream, of any length, and hand its messages over.
+
+        An empty one ends the wait for further lines of a message: each line counts by itself.
+        """
+        self.feed_messages(self.decoder.feed(data))
 
     def tell_lines(self, heard: Heard) -> None:
         """Call `heard` with all lines that are read, before their messages are handed over."""
-        self._decoder.heard = heard
+        self.decoder.heard = heard
 
     @property
     def unfinished(self) -> int:
         """The number of bytes that are kept of a message whose end has not come."""
-        return self._decoder.unfinished
+        return self.decoder.unfinished
 
     def drop_unfinished(self) -> None:
         """Drop the bytes of a message whose end has not come; nothing may be fed after that."""
-        self._decoder.drop()
-
-    @property
-    def waits(self) -> bool:
-        """True while further lines of a message are waited for; `give_up` ends that."""
-        return self._decoder.waits
-
-    def give_up(self) -> None:
-        """Wait no more for further lines of a message: each line counts by itself."""
-        self.feed_messages(self._decoder.give_up())
+        self.decoder.drop()
 
     def eof(self) -> None:
         """Handle the end of the stream; a last line without its newline counts as a line.
 
         Own requests stay open.
         """
-        self.feed_messages(self._decoder.eof())
+        self.feed_messages(self.decoder.eof())
 
     def feed_messages(self, messages: Iterable[Message | Malformed]) -> None:
         """Hand over the messages of a Decoder as one batch; no message at all is no batch."""

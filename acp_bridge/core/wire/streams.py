@@ -6,6 +6,8 @@ from typing import Final, Protocol, TypeAlias
 
 import anyio
 
+from acp_bridge.core.wire.jsonrpc import Decoder
+
 #: the lines that are read beyond the limit of bytes that wait.
 _LINES: Final = 32
 
@@ -18,23 +20,22 @@ class Incoming(Protocol):
 
 
 class Lines(Protocol):
-    """A reader of messages (`wire.peer.Peer`)."""
+    """What is fed the bytes of a stream (`wire.peer.Peer`)."""
 
     @property
-    def waits(self) -> bool: ...
-    def give_up(self) -> None: ...
+    def decoder(self) -> Decoder: ...
+    def feed(self, data: bytes) -> None: ...
 
 
 async def next_bytes(incoming: Incoming, lines: Lines, seconds: float) -> bytes:
     """Return the next bytes of a stream, b"" at the end.
 
-    `lines`, the reader of the stream, may wait for further lines of a message for that many
-    seconds.
+    `lines` wait for that many seconds for further lines of a message.
     """
-    if lines.waits:
+    if lines.decoder.waits:
         with anyio.move_on_after(seconds):
             return await incoming.read()
-        lines.give_up()
+        lines.feed(b"")
     return await incoming.read()
 
 

@@ -34,7 +34,10 @@ class ScriptedProcess:
 
     def says(self, message: Json) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}) + "\n"
-        os.write(self._stdout_write, line.encode())
+        self.writes(line.encode())
+
+    def writes(self, data: bytes) -> None:
+        os.write(self._stdout_write, data)
 
     def exit(self) -> None:
         """End the main process, with code 7; descendants live."""

@@ -1,5 +1,6 @@
 """A link tells whoever owns it of the end of its process, once, whoever ended it."""
 
+from functools import partial
 from typing import Any
 
 import anyio
@@ -7,11 +8,13 @@ import pytest
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.agents.process import Exit
+from acp_bridge.core.runtime import waits
 from acp_bridge.core.wire.jsonrpc import DEFAULT_LIMIT, Answer, Err, RpcError
-from tests.core.agents.scripted_process import Listener, linked
+from tests.core.agents.scripted_process import Listener, ScriptedProcess, linked
 from tests.support.waiting import until
 
 GONE = ("gone", Exit(7, None))
+NONE: dict[str, Any] = {"protocolVersion": None, "agentCapabilities": {}}
 
 
 async def test_the_owner_is_told_once_of_the_exit_and_once_of_the_dead_tree(
@@ -194,3 +197,31 @@ async def test_only_an_agent_of_this_project_marks_notices_and_calls_and_sets_no
         process.die()
     kept: list[Any] = [{"notice": True}, {"ran": False}, None] if ours else [None] * 3
     assert told == [{"x": 1, **({"acp_bridge": each} if each else {})} for each in kept]
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.parametrize("told", [{"protocolVersion": 1.0}, {"protocolVersion": "1"}, {}, NONE])
+async def test_a_version_in_another_form_or_none_is_version_1(
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]
+) -> None:
+    answers = partial(ScriptedProcess.says)
+    monkeypatch.setattr(
+        ScriptedProcess,
+        "says",
+        lambda process, message: answers(process, {**message, "result": {**told, "x": 1}}),
+    )
+    async with linked(monkeypatch, Listener()) as (link, _):
+        assert repr(link.initialized["protocolVersion"]) == "1"
+        assert link.initialized["x"] == 1
+
+
+async def test_a_message_that_nobody_ends_is_waited_for_no_longer_than_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waits, "REST_OF_MESSAGE", 0.01)
+    answers = list[Any]()
+    async with linked(monkeypatch, Listener()) as (link, process):
+        request_id = link.request_for(None, "session/prompt", {}, answers.append)
+        process.writes(b'{"jsonrpc":"2.0","id":%d,"result":{\n' % request_id)
+        await until(lambda: answers)
+        assert isinstance(answers[0], Err)

@@ -473,6 +473,8 @@ async def test_a_flat_answer_that_names_one_offered_option_chooses_it(
         {"outcome": "selected", "optionId": "yes", "option_id": "no"},
         {"outcome": "selected", "optionId": "yes", "cancelled": True},
         {"optionId": "yes", "selected": False},
+        {"optionId": "yes", "decision": "deny"},
+        {"outcome": {"selected": {"optionId": "yes"}, "reason": "no"}},
         {"optionId": "YES"},
         selects("yes", optionId="no"),
         selects("yes", error="denied"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.protocol import REQUEST_PERMISSION, SESSION_PROMPT
 from acp_bridge.core.wire.jsonrpc import encode
 from tests.core.session.living import DONE, first, living
@@ -227,3 +228,151 @@ async def test_an_update_whose_meta_is_nested_thousands_deep_keeps_its_text(tmp_
         line = f'{{"jsonrpc":"2.0","method":"session/update","params":{params}}}'
         agent.peer.feed(line.encode() + b"\n")
         assert here.texts() == ["a"]
+
+
+# --- values that a client of version 1 can't read -------------------------------------------------
+
+
+def state(kind: str, **told: Any) -> Json:
+    return {"sessionUpdate": kind, **told}
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.parametrize(
+    ("odd", "shown"),
+    [
+        ({"currentModeId": "plan"}, {"currentModeId": "plan"}),
+        ({"modeId": "plan", "x": 1}, {"currentModeId": "plan", "x": 1}),
+        ({"current_mode_id": "plan"}, {"currentModeId": "plan"}),
+        ({"currentModeId": {"id": "plan"}}, {"currentModeId": "plan"}),
+        ({"currentModeId": None}, None),
+        ({}, None),
+    ],
+)
+async def test_a_mode_has_the_form_of_version_1_or_is_not_shown(
+    tmp_path: Path, odd: Json, shown: Json | None
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        says(await here.agent(), state("current_mode_update", **odd))
+        told = [] if shown is None else [state("current_mode_update", **shown)]
+        assert here.updates() == told
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.parametrize(
+    ("name", "odd", "shown"),
+    [
+        (
+            "availableCommands",
+            ["a", {"name": "b"}, {"name": "c", "description": None, "input": "x"}, None, {}, 5],
+            [
+                {"name": "a", "description": ""},
+                {"name": "b", "description": ""},
+                {"name": "c", "description": "", "input": {"hint": "x"}},
+            ],
+        ),
+        (
+            "availableCommands",
+            [{"name": "a", "description": "d", "input": {}}],
+            [{"name": "a", "description": "d"}],
+        ),
+        (
+            "available_commands",
+            [{"name": "a", "description": "d", "input": None, "_meta": {"x_y": 1}}],
+            [{"name": "a", "description": "d", "input": None, "_meta": {"x_y": 1}}],
+        ),
+        ("availableCommands", None, None),
+        ("availableCommands", 5, None),
+    ],
+)
+async def test_commands_have_the_form_of_version_1_or_are_left_out(
+    tmp_path: Path, name: str, odd: Any, shown: Any
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        says(await here.agent(), state("available_commands_update", **{name: odd}))
+        told = here.updates()
+        assert [each["availableCommands"][: len(shown or ())] for each in told] == (
+            [] if shown is None else [shown]
+        )
+
+
+@pytest.mark.hazard("X1")
+async def test_figures_and_titles_have_the_types_of_version_1(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        says(agent, state("usage_update", used=5.0, size="200000", x=[1]))
+        assert here.updates() == [state("usage_update", used=5, size=200000, x=[1])]
+        says(agent, state("session_info_update", title=5, updatedAt={}, x=1))
+        assert here.updates()[-1] == state("session_info_update", title=None, updatedAt=None, x=1)
+
+
+@pytest.mark.hazard("X1")
+async def test_a_plan_without_a_list_is_not_shown_and_options_are_objects(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        says(agent, state("plan", entries=None), state("plan", entries="one"))
+        (plan,) = here.updates()
+        assert [each["content"] for each in plan["entries"]] == ["one"]
+        option = {"id": "a", "name": "A", "type": "select", "currentValue": "x", "options": []}
+        says(agent, state("config_option_update", configOptions=[option, None, "x"]))
+        assert here.updates()[-1]["configOptions"] == [option]
+
+
+@pytest.mark.hazard("X1", "T3")
+async def test_blocks_and_items_in_snake_case_are_named_as_the_protocol_has_them(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        image = {"type": "image", "data": "aGk=", "mime_type": "image/png"}
+        linked = {"type": "resource", "resource": {"uri": "x", "text": "y", "mime_type": "t"}}
+        diff = {"type": "diff", "path": "/x", "old_text": None, "new_text": "a"}
+        other = {"type": "z", "my_own": {"mime_type": 1}}
+        says(agent, chunk(image), chunk(linked), chunk(other))
+        content: list[Any] = [{"type": "content", "content": each} for each in (image, "hi")]
+        content.insert(1, diff)
+        says(agent, {**CALL, "sessionUpdate": "tool_call", "content": content, "kind": "bash"})
+        named = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+        assert [each["content"] for each in here.updates()[:3]] == [
+            named,
+            {"type": "resource", "resource": {"uri": "x", "text": "y", "mimeType": "t"}},
+            other,
+        ]
+        assert here.updates()[3]["kind"] == "other"
+        assert here.updates()[3]["content"] == [
+            {"type": "content", "content": named},
+            {"type": "diff", "path": "/x", "oldText": None, "newText": "a"},
+            {"type": "content", "content": text("hi")},
+        ]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "lacks"),
+    [
+        ("fs/write_text_file", {"path": "/x", "content": None}, "content"),
+        ("fs/write_text_file", {"path": "/x"}, "content"),
+        ("fs/write_text_file", {"path": None, "content": ""}, "path"),
+        ("fs/read_text_file", {"path": ["/x"]}, "path"),
+        ("terminal/create", {"command": None}, "command"),
+    ],
+)
+async def test_a_request_for_the_machine_without_a_text_where_one_has_to_be_reaches_no_client(
+    tmp_path: Path, method: str, params: Json, lacks: str
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.client.client.abilities = ClientAbilities(
+            {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
+        )
+        agent.says({"id": "w", "method": method, "params": {"sessionId": "0", **params}})
+        assert [m for m in here.got if m.get("method") == method] == []
+        error = agent.sent.messages[-1]["error"]
+        assert (error["code"], error["message"]) == (-32602, f"{lacks}: must be a string")
+        agent.says(
+            {
+                "id": "v",
+                "method": "fs/write_text_file",
+                "params": {"sessionId": "0", "path": "/x", "content": ""},
+            }
+        )
+        assert here.got[-1]["method"] == "fs/write_text_file"

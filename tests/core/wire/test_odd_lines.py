@@ -304,7 +304,7 @@ def test_an_answer_whose_id_can_t_be_read_ends_the_only_open_request_with_an_err
     talk, answers = Conversation(answer_malformed=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     talk.peer.feed(line + b"\n")
-    talk.peer.give_up()
+    talk.peer.feed(b"")
     assert answers == [Err(RpcError(-32603, "The answer was malformed"))]
 
 
@@ -399,6 +399,6 @@ def test_a_request_that_can_t_be_read_is_answered_if_its_id_can_be(
 ) -> None:
     talk = Conversation(answer_malformed=from_client)
     talk.peer.feed(b'{"jsonrpc":"2.0","id":"x","method":"m","params":%s}\n' % params)
-    talk.peer.give_up()
+    talk.peer.feed(b"")
     (answer,) = talk.sent
     assert (answer["id"], answer["error"]["code"]) == ("x", -32700)

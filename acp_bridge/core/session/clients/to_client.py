@@ -43,6 +43,14 @@ _REFUSED_AFTER_CANCEL = frozenset(
 )
 
 
+#: the members of such requests that have to be texts.
+_TEXTS = {
+    protocol.READ_TEXT_FILE: ("path",),
+    protocol.WRITE_TEXT_FILE: ("path", "content"),
+    protocol.CREATE_TERMINAL: ("command",),
+}
+
+
 @dataclass(slots=True, eq=False)
 class _AtOneClient(OpenRequest):
     """A request that went to one client: for files or terminals, or before there is a session."""
@@ -127,10 +135,12 @@ class ToClient:
             link.peer.fail(call.id, errors.unknown_session())
         elif self._questions and call.method in ASKS_A_PERSON:
             self._ask_people(self._questions, link, call, guarded=guarded)
-        elif client and client.abilities.allows(call.method, call.params):
-            self._ask(client, link, call)
-        else:
+        elif not (client and client.abilities.allows(call.method, call.params)):
             link.peer.fail(call.id, errors.unknown_method(call.method))
+        elif lacks := _lacks_a_text(call):
+            link.peer.fail(call.id, errors.invalid("must be a string", lacks))
+        else:
+            self._ask(client, link, call)
 
     def _ask(self, client: Client, link: Link, call: Call) -> None:
         params, about = self._for_client(client, link, call)
@@ -233,6 +243,16 @@ class ToClient:
         if isinstance(tool_call_id, str):
             changed["toolCallId"] = self._updates.client_card_id(tool_call_id)
         return changed, card, about
+
+
+def _lacks_a_text(call: Call) -> str | None:
+    """Return the member of a request about a client's machine that has to be a text, and is not.
+
+    A client may take null for the word or for an empty file.
+    """
+    given: Json = {"path": "", "command": "", **as_object(call.params)}
+    needed = _TEXTS.get(call.method, ())
+    return next((name for name in needed if not isinstance(given.get(name), str)), None)
 
 
 def _lacks_options(call: Call) -> bool:
