@@ -39,6 +39,27 @@ async def test_an_agent_that_spreads_its_messages_over_lines_is_understood_and_a
     assert error.message == "the agent's answer can't be read: Parse error"
 
 
+#: begins each message with the newline that should end it.
+_NEWLINE_FIRST = """
+def send(**message):
+    os.write(1, b"\\n" + json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+def session_prompt(id, params):
+    update("s", **text("hello"))
+    return {"stopReason": "end_turn"}
+"""
+
+
+@pytest.mark.hazard("Q9")
+async def test_an_agent_that_begins_its_messages_with_a_newline_is_understood(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "REST_OF_MESSAGE", 0.1)
+    async with world.inside(command=tiny_agent(world.cwd, _NEWLINE_FIRST)) as client:
+        await client.prompt("hi")
+        assert client.text() == "hello"
+
+
 async def test_a_client_that_spreads_its_messages_over_lines_is_understood(
     world: World,
 ) -> None:

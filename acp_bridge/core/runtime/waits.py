@@ -135,8 +135,8 @@ KEPT_WORK: Final = 1.0
 
 # --- a message is read ----------------------------------------------------------------------------
 
-#: The rest of a message comes that a program has spread over several lines. Well below START.
-REST_OF_MESSAGE: Final = 2.0
+#: The rest of a message comes: its newline, or the further lines over which it is spread.
+REST_OF_MESSAGE: Final = 1.0
 
 # --- an agent is asked on a client's behalf ---------------------------------------------------
 

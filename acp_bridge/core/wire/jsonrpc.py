@@ -27,7 +27,7 @@ from pydantic_core import from_json, to_json
 
 from acp_bridge.core.protocol import ErrorCode, as_object
 from acp_bridge.core.wire.long_line import read_ends
-from acp_bridge.core.wire.slow_json import says_twice, slow_loads, without_depths
+from acp_bridge.core.wire.slow_json import is_object, says_twice, slow_loads, without_depths
 from acp_bridge.core.wire.spread import Spread, begins_message
 
 Message: TypeAlias = dict[str, Any]
@@ -291,15 +291,21 @@ class Decoder:
 
     @property
     def waits(self) -> bool:
-        """True while further lines of a message are waited for; `feed(b"")` ends that."""
-        return self._spread.begun
+        """True while the rest of a message is waited for; `feed(b"")` may end that."""
+        return self._spread.begun or (bool(self.partial) and self._end is None)
 
     def feed(self, data: bytes) -> list[Message | Malformed]:
         """Return the messages that these bytes complete, in order.
 
-        No bytes end the wait for further lines of a message: each line counts by itself.
+        No bytes mean that nothing comes for now: a message that lacks only its newline is read,
+        and further lines of one are waited for no more. Each line counts by itself then.
         """
-        found: list[Message | Malformed] = [] if data else self.give_up()
+        found: list[Message | Malformed] = []
+        if not data:
+            text = b"\n".join([*self._spread.lines, self.partial])
+            if self._end is None and self.partial and is_object(text):
+                self._finish(b"", found)
+            return [*found, *self.give_up()]
         lines = data.split(b"\n")
         tail = lines.pop()
         if lines:

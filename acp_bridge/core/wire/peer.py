@@ -126,7 +126,7 @@ class Peer:
     def feed(self, data: bytes) -> None:
         """Decode a piece of the stream, of any length, and hand its messages over.
 
-        An empty one ends the wait for further lines of a message: each line counts by itself.
+        An empty one means that nothing comes for now (`Decoder.feed`).
         """
         self.feed_messages(self.decoder.feed(data))
 

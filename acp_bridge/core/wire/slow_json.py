@@ -80,6 +80,12 @@ def without_depths(line: bytes) -> Any:
     return values[0] if len(values) == 1 and not spoiled else None
 
 
+def is_object(text: bytes) -> bool:
+    """Return True for a whole object."""
+    values, spoiled = slow_loads(text) if text.lstrip().startswith(b"{") else ([], b"")
+    return bool(values) and not spoiled
+
+
 def says_twice(line: bytes) -> bool:
     """Return True if a member stands twice in an object of a line, with different values.
 

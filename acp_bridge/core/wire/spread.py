@@ -32,7 +32,8 @@ class Spread:
     def __init__(self, limit: int) -> None:
         """`limit`: the bytes of the longest message."""
         self._most = min(limit, _BYTES)
-        self._lines: list[bytes] = []
+        #: what is kept.
+        self.lines: list[bytes] = []
         #: the number of bytes that are kept.
         self.size = 0
         self._depth, self._in_text = 0, False
@@ -40,12 +41,12 @@ class Spread:
     @property
     def begun(self) -> bool:
         """True while an object waits for its further lines."""
-        return bool(self._lines)
+        return bool(self.lines)
 
     @property
     def full(self) -> bool:
         """True if the lines are more than those of any message."""
-        return self.size > self._most or len(self._lines) > _LINES
+        return self.size > self._most or len(self.lines) > _LINES
 
     def begin(self, line: bytes) -> bool:
         """Keep a line and return True if an object begins with it that it does not end."""
@@ -56,7 +57,7 @@ class Spread:
 
     def add(self, line: bytes) -> bool:
         """Keep one more line; returns True if the object ends with it."""
-        self._lines.append(line)
+        self.lines.append(line)
         self.size += len(line) + 1
         text = _ESCAPED.sub(b"", line)
         if self._in_text:
@@ -68,5 +69,5 @@ class Spread:
 
     def take(self) -> list[bytes]:
         """Return the lines, and forget them."""
-        lines, self._lines, self.size = self._lines, [], 0
+        lines, self.lines, self.size = self.lines, [], 0
         return lines

@@ -279,6 +279,25 @@ def test_lines_that_never_end_are_bounded_and_each_is_read_a_few_times(line: byt
     assert decoder.unfinished == 0
 
 
+def test_a_message_that_lacks_only_its_newline_is_read_when_nothing_more_comes() -> None:
+    decoder = Decoder()
+    for whole in (SAID % b"a", spread({"method": "m", "params": "b"})[:-1], b"\n" + SAID % b"c"):
+        assert [*decoder.feed(whole[:9]), *decoder.feed(whole[9:])] == []
+        assert decoder.waits
+        (found,) = decoder.feed(b"")
+        assert isinstance(found, dict)
+        assert decoder.feed(b"\n") == []
+        assert not decoder.waits
+
+
+@pytest.mark.parametrize("part", [b'{"method":', b"5", b'"x"', b"[1]", b"x"])
+def test_a_line_that_is_no_object_yet_goes_on_whenever_it_comes(part: bytes) -> None:
+    decoder = Decoder()
+    assert decoder.feed(part) == decoder.feed(b"") == decoder.feed(b"") == []
+    assert decoder.waits
+    assert len(decoder.feed(b'"m"}\n')) == 1
+
+
 # --- answers without an id that can be read -----------------------------------------------------
 
 
