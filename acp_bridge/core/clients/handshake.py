@@ -124,12 +124,15 @@ def for_client(agent: Json, settings: Json) -> Json:
     own["methods"] = _methods(capabilities)
     capabilities |= {"loadSession": True, "sessionCapabilities": session}
     capabilities = with_own_meta(capabilities, own)
-    info = agent.get("agentInfo")
+    info = as_object(agent.get("agentInfo"))
+    if not isinstance(info.get("version", ""), str):
+        info = {name: info[name] for name in info if name != "version"}
+    ways = [each for each in objects(agent.get("authMethods")) if isinstance(each.get("id"), str)]
     return {
         **agent,
         "agentCapabilities": capabilities,
-        "agentInfo": info if isinstance(info, dict) else _OWN_INFO,
-        "authMethods": objects(agent.get("authMethods")),
+        "agentInfo": {"version": "", **info} if isinstance(info.get("name"), str) else _OWN_INFO,
+        "authMethods": [{"name": each["id"], **each} for each in ways],
         "_meta": {**as_object(agent.get("_meta")), **CAN_STEER},
     }
 

@@ -19,9 +19,9 @@ from acp_bridge.core.protocol import (
     SESSION_RESUME,
     ErrorCode,
     Json,
-    as_object,
 )
 from acp_bridge.core.updates import notices
+from acp_bridge.core.updates.odd_answers import opened
 from acp_bridge.core.wire.jsonrpc import RpcError
 
 #: characters of the data of an agent's error that are told.
@@ -180,7 +180,7 @@ class Opening:
         return result
 
     async def _ask(self, method: str, params: Json) -> Json:
-        return as_object(await self._link.ask_for_session(self._origin, method, params))
+        return opened(await self._link.ask_for_session(self._origin, method, params))
 
 
 async def in_time(

@@ -20,7 +20,7 @@ from acp_bridge.core.protocol import (
     speaks_v2,
 )
 from acp_bridge.core.updates.odd_updates import as_word, one_of
-from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, read_answer
+from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, read_answer, whole_number
 
 # --- the end of a turn ----------------------------------------------------------------------------
 
@@ -151,6 +151,16 @@ def _selects(value: object) -> bool:
     return value is True or str(value).lower() == _SELECTED
 
 
+def opened(result: Any) -> Json:
+    """Return an answer that opens a session without settings that are not as version 1 has them."""
+    told, modes = as_object(result), as_object(as_object(result).get("modes"))
+    odd = {name for name in ("modes", "models") if not isinstance(told.get(name), dict | None)}
+    odd |= {"configOptions"} if not isinstance(told.get("configOptions"), list | None) else set()
+    if modes and not isinstance(modes.get("availableModes"), list):
+        odd |= {"modes"}
+    return {name: told[name] for name in told if name not in odd} if odd else told
+
+
 def numbered(result: Any) -> Any:
     """Return an answer to `initialize` with a number as its version.
 
@@ -159,10 +169,7 @@ def numbered(result: Any) -> Any:
     if not isinstance(result, dict):
         return result
     told = result.get("protocolVersion")
-    if isinstance(told, str) and told.isascii() and told.isdigit():
-        told = int(told[:5])
-    elif isinstance(told, float) and told.is_integer():
-        told = int(told)
-    elif told is None and not speaks_v2({**result, "protocolVersion": 2}):
+    if told is None and not speaks_v2({**result, "protocolVersion": 2}):
         told = VERSION
-    return {**result, "protocolVersion": told} if told is not None else result
+    number = whole_number(told)
+    return result if number is None else {**result, "protocolVersion": number}

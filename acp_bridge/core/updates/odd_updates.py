@@ -30,6 +30,7 @@ from acp_bridge.core.protocol import (
     as_object,
     without_own_meta,
 )
+from acp_bridge.core.wire.jsonrpc import whole_number
 
 _CALLS: Final = (TOOL_CALL, TOOL_CALL_UPDATE)
 #: kinds of version 2 that have words, as the kinds of version 1 that say them; the others are
@@ -101,9 +102,9 @@ def with_kind(params: Json) -> Json:
 
     They are returned as they are if no kind is found.
     """
-    given = params.get("update")
     around: Json = {name: params[name] for name in ("sessionId", "_meta") if name in params}
-    update = given if isinstance(given, dict) else {n: params[n] for n in params if n not in around}
+    flat = {name: params[name] for name in params if name not in around and name != "update"}
+    update = {**flat, **as_object(params.get("update"))}
     for name in _NAMES_OF_KINDS:
         if isinstance(kind := update.get(name), str) and as_word(kind) in _KINDS:
             rest = in_camel_case({n: update[n] for n in update if n != name})
@@ -117,6 +118,8 @@ def mended(update: Json) -> list[Json]:
     if kind not in _KINDS and as_word(kind) in _KINDS:
         kind = as_word(kind)
         update = {**update, "sessionUpdate": kind}
+    if not isinstance(update.get("_meta"), dict | None):
+        update = {name: update[name] for name in update if name != "_meta"}
     update = without_own_meta(update)
     if kind in MESSAGES:
         return [*_chunks(update)]
@@ -307,19 +310,12 @@ def _state(update: Json) -> Iterator[Json]:
             yield update if update.get("currentModeId") == mode else {**kept, "currentModeId": mode}
         return
     for name in ("used", "size"):
-        if (number := _whole(update.get(name))) is not None:
+        if (number := whole_number(update.get(name))) is not None:
             update = {**update, name: number}
     for name in ("title", "updatedAt"):
         if not isinstance(update.get(name), str | None):
             update = {**update, name: None}
     yield update
-
-
-def _whole(number: object) -> int | None:
-    """Return a number of tokens that came as 5.0 or "5"; None for any other value."""
-    if isinstance(number, str) and number.isascii() and number.isdigit():
-        return int(number[:18])
-    return int(number) if isinstance(number, float) and number.is_integer() else None
 
 
 def in_camel_case(told: Json) -> Json:

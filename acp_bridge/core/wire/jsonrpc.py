@@ -177,22 +177,23 @@ def read_answer(
         return Ok(message["result"])
     if wire in ("", False) and message.get("result") is not None:
         return Ok(message["result"])
-    if isinstance(wire, dict) and type(text := wire.get("message")) is str:
-        return Err(RpcError.received(_code(wire), text, wire.get("data", UNSET)))
+    told = as_object(wire)
+    code = whole_number(told.get("code"))
+    code = ErrorCode.INTERNAL_ERROR if code is None else code
+    if type(text := told.get("message")) is str:
+        return Err(RpcError.received(code, text, told.get("data", UNSET)))
     if text := _words(wire):
-        code = _code(wire) if isinstance(wire, dict) else ErrorCode.INTERNAL_ERROR
         return Err(RpcError(code, text))
     return Err(spoiled(_invalid(message.get("id"), "its error says nothing", answer=True)))
 
 
-def _code(error: Message) -> int:
-    """Return the code of an error, also if it came as a text of digits; -32603 without one."""
-    code = error.get("code")
-    if type(code) is float and code.is_integer():
-        code = int(code)
-    if type(code) is str and re.fullmatch(r"-?[0-9]{1,9}", code):
-        code = int(code)
-    return code if type(code) is int else ErrorCode.INTERNAL_ERROR
+def whole_number(value: object) -> int | None:
+    """Return a whole number, also one that came as 5.0 or "5"; None for any other value."""
+    if type(value) is float and value.is_integer():
+        return int(value)
+    if type(value) is str and re.fullmatch(r"-?[0-9]{1,18}", value):
+        return int(value)
+    return value if type(value) is int else None
 
 
 #: members of an error in which words may stand, the likeliest first.
@@ -247,7 +248,7 @@ def loads(text: bytes | str) -> Any:
     """Return the value of a JSON text that `dumps` or an agent wrote, None if it is damaged."""
     try:
         return from_json(text)
-    except ValueError:
+    except (ValueError, TypeError):  # a TypeError for half of a pair in a str
         try:
             return json.loads(text)  # lone surrogates
         except (ValueError, RecursionError):
@@ -400,9 +401,10 @@ class Decoder:
     def _strictly(self, value: Any, text: bytes) -> Message | Malformed:
         """Return a value that stands in `text` as a message, or why it is none."""
         message = _checked(value)
-        answers = self._strict and isinstance(message, dict) and "method" not in message
-        if answers and says_twice(text):
-            return _invalid(value.get("id"), "a member stands in it twice", answer=True)
+        if not self._strict or isinstance(message, Malformed) or "method" in message:
+            return message
+        if type(value) is str or says_twice(text):
+            return _invalid(message.get("id"), "it may say something twice", answer=True)
         return message
 
     def _take_odd(
@@ -473,6 +475,8 @@ def _is_alone(line: bytes) -> bool:
 
 def _checked(value: Any) -> Message | Malformed:
     """Return the value if it is a message, else a `Malformed` that says why it is none."""
+    if type(value) is str and (told := read_object(value)) is not None:
+        value = told  # JSON in a text of JSON
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")

@@ -41,7 +41,7 @@ def test_sessions_are_the_bridges_whatever_the_agent_can() -> None:
 def test_the_agents_other_words_stay_as_they_are() -> None:
     agent: Json = {
         "protocolVersion": 1,
-        "agentInfo": {"name": "a"},
+        "agentInfo": {"name": "a", "version": "1"},
         "unknown": [1],
         "agentCapabilities": {
             "promptCapabilities": {"image": True},
@@ -130,18 +130,27 @@ def test_capabilities_of_an_unknown_form_come_through_as_they_are(odd: Any) -> N
 
 
 def test_every_way_to_log_in_is_offered_as_the_agent_offers_it() -> None:
-    methods = [
+    methods: list[dict[str, Any]] = [
         {"id": "a"},
         {"id": "t", "type": "terminal", "args": ["--cli"]},
         {"id": "m", "_meta": {"terminal-auth": {"command": "x", "args": ["login"]}}},
     ]
-    assert for_client({"authMethods": [*methods, "odd"]})["authMethods"] == methods
+    told = for_client({"authMethods": [*methods, "odd", {"name": "x"}]})["authMethods"]
+    assert told == [{"name": each["id"], **each} for each in methods]
     assert for_client({"authMethods": None})["authMethods"] == []
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.parametrize(("version", "told"), [(None, ""), (3, ""), ("3", "3")])
+def test_an_agent_s_version_is_a_text(version: Any, told: str) -> None:
+    info = {"name": "a", "x": 1} if version is None else {"name": "a", "x": 1, "version": version}
+    shown = for_client({"agentInfo": info})["agentInfo"]
+    assert shown == {"name": "a", "x": 1, "version": told}
 
 
 @pytest.mark.parametrize("info", [None, "odd", {}, {"name": "theirs", "version": "3"}])
 def test_an_agent_that_says_nothing_of_itself_is_presented_by_the_bridge(info: Any) -> None:
     told = for_client({"agentInfo": info})["agentInfo"]
     own = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
-    assert told == (info if isinstance(info, dict) else own)
+    assert told == (info if isinstance(info, dict) and info else own)
     assert for_client({})["agentInfo"] == own

@@ -129,6 +129,17 @@ async def test_the_kind_of_an_update_is_found_under_other_names_and_in_other_spe
         assert here.updates() == [chunk(text("a")), chunk(text("b"))]
 
 
+async def test_a_kind_beside_its_update_and_a_meta_that_is_no_object_cost_nothing(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        beside = {"sessionUpdate": "agent_message_chunk", "update": {"content": text("a")}}
+        agent.says({"method": "session/update", "params": {"sessionId": "0", **beside}})
+        says(agent, chunk(text("b"), _meta="x"))
+        assert here.updates() == [chunk(text("a")), chunk(text("b"))]
+
+
 @pytest.mark.hazard("V6")
 async def test_no_other_name_of_a_kind_makes_an_update_of_the_bridge_s_own(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:

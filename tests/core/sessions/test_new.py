@@ -263,3 +263,21 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_n
                 break
         assert number > 10
         assert [p for p in it.agent.living if p is not it.pool.link] == []
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"modes": []},
+        {"modes": {"currentModeId": "x"}},
+        {"modes": "plan", "models": 5, "configOptions": {}},
+    ],
+)
+async def test_settings_that_are_not_as_version_1_has_them_don_t_spoil_the_answer(
+    tmp_path: Path, odd: Any
+) -> None:
+    async with world(tmp_path) as it:
+        it.agent.script["session/new"] = {"sessionId": "a", "x": 1, "configOptions": None, **odd}
+        told = await it.editor.ask("session/new", SETUP)
+        assert {name for name in told if told[name] is not None} == {"sessionId", "x", "_meta"}

@@ -421,3 +421,12 @@ def test_a_request_that_can_t_be_read_is_answered_if_its_id_can_be(
     talk.peer.feed(b"")
     (answer,) = talk.sent
     assert (answer["id"], answer["error"]["code"]) == ("x", -32700)
+
+
+def test_a_message_that_was_written_as_json_twice_is_read_but_is_no_consent() -> None:
+    answer = json.dumps(json.dumps({"id": 1, "result": {"x": 1}})).encode() + b"\n"
+    assert decoded(answer) == [{"id": 1, "result": {"x": 1}}]
+    (spoiled,) = Decoder(strict=True).feed(answer)
+    assert isinstance(spoiled, Malformed)
+    assert (spoiled.id, spoiled.answer) == (1, True)
+    assert said(json.dumps((SAID % b"a").decode()).encode() + b"\n") == ["a"]
