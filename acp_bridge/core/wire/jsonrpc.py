@@ -447,6 +447,9 @@ class Decoder:
     def _unreadable(self, line: bytes) -> Malformed:
         """Return the `Malformed` for a line that is no JSON, with its id if that can be read."""
         id, answer, asks = read_ends(line[: self._ends], line[-self._ends :])
+        answer = answer and (
+            id is not None or b"jsonrpc" in line[: self._ends]
+        )  # else a log's line
         error = RpcError(ErrorCode.PARSE_ERROR, "Parse error")
         return Malformed(id if answer or asks else None, error, answer, asks)
 

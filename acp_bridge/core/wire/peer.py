@@ -200,7 +200,8 @@ class Peer:
 
     def _on_answer(self, message: Message) -> None:
         answer = jsonrpc.read_answer(message, self._spoiled_answer)
-        if (message_id := message.get("id")) is None:
+        message_id = message.get("id")
+        if message_id is None and ("id" in message or "jsonrpc" in message):  # else a log's line
             says = isinstance(answer, Ok) and isinstance(answer.result, dict) and answer.result
             message_id = self._only_open(says=bool(says))
             if isinstance(answer, Ok):

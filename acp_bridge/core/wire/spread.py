@@ -18,6 +18,7 @@ _LINES: Final = 20_000
 _ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
 #: a text without escapes, also one that the line does not end.
 _TEXT: Final = re.compile(rb'"[^"]*+(?:"|\Z)')
+_OBJECT: Final = re.compile(rb'\s*\{\s*(?:"|\Z)')
 _MESSAGE: Final = re.compile(rb'\s*\{\s*"jsonrpc"\s*:')
 
 
@@ -51,7 +52,7 @@ class Spread:
     def begin(self, line: bytes) -> bool:
         """Keep a line and return True if an object begins with it that it does not end."""
         self._depth, self._in_text = 0, False
-        if not line.removeprefix(BOM).lstrip().startswith(b"{") or self.add(line):
+        if not _OBJECT.match(line.removeprefix(BOM)) or self.add(line):
             self.take()
         return self.begun
 

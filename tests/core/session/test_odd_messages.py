@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("no_errors")
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"result": {"stopReason": "end_turn"}}', "it has no id"),
+        ('{"jsonrpc": "2.0", "result": {"stopReason": "end_turn"}}', "it has no id"),
         ('{"id": null, "result": {"stopReason": "end_turn"}}', "it has no id"),
         ('{"id": [ID], "result": {"stopReason": "end_turn"}}', "the id is neither"),
         ('{"id": {"n": ID}, "result": {}}', "the id is neither"),

@@ -310,7 +310,7 @@ def test_a_line_that_is_no_object_yet_goes_on_whenever_it_comes(part: bytes) -> 
         b'{"id":[1],"result":{}}',
         b'{"id":{"n":1},"result":{}}',
         b'{"id":true,"result":{}}',
-        b'{"result":{"cut":}}',
+        b'{"jsonrpc":"2.0","result":{"cut":}}',
         b'{"jsonrpc":"2.0","result":{"cut":',
         b"{'jsonrpc': '2.0', 'id': 1, 'result': {'stopReason': 'end_turn'}}",
         b"{'result': {}, 'id': '1'}",
@@ -359,17 +359,27 @@ def test_an_answer_without_an_id_that_can_be_for_something_else_ends_nothing(
         talk.peer.cancel(asked)
     else:
         talk.peer.request("a", {}, answers.append)
-    talk.hear({"id": None, **answer}, answer)
+    talk.hear({"id": None, **answer}, {"jsonrpc": "2.0", **answer})
     assert answers == []
     talk.hear(response(asked, "x"))
     assert answers == [Ok("x")]
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"level":"info","result":{"x":1}}', b'{"error":"full"}', b'{"error": full}', b'"x"']
+)
+def test_a_line_of_a_log_answers_nothing(line: bytes) -> None:
+    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk.peer.request("a", {}, answers.append)
+    talk.peer.feed(line + b"\n")
+    assert answers == []
 
 
 def test_a_result_that_says_something_is_no_answer_to_a_notification() -> None:
     talk, answers = Conversation(answer_malformed=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     talk.peer.notify("b")
-    talk.hear({"result": {"stopReason": "cancelled"}})
+    talk.hear({"jsonrpc": "2.0", "result": {"stopReason": "cancelled"}})
     assert answers == [Err(RpcError(-32603, "The answer was malformed"))]
 
 
