@@ -212,15 +212,17 @@ class Peer:
     def _only_open(self, *, says: bool) -> RequestId:
         """Return the id of the request that an answer without an id is for; None if none is clear.
 
-        Some programs answer notifications, too, but not with an object that `says` something.
+        Some programs answer notifications, too, but not with an object that `says` something. A
+        client is sent notifications all the time.
         """
-        clear = len(self._asked) == 1 and (says or not self._notified)
+        clear = says or not (self._notified or self._answer_malformed)
+        clear = clear and len(self._asked) == 1
         return next(iter(self._asked)) if clear else None
 
     def _on_malformed(self, line: Malformed) -> None:
         answered = line.id
         if line.answer and answered is None:
-            answered = self._only_open(says=False)
+            answered = self._only_open(says=line.error.code == ErrorCode.INVALID_REQUEST)
         if line.answer and self._known(answered) in self._asked:
             self._settle(answered, Err(self._spoiled_answer(line)))
         elif self._answer_malformed or line.asks:

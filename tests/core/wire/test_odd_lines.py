@@ -375,6 +375,19 @@ def test_a_line_of_a_log_answers_nothing(line: bytes) -> None:
     assert answers == []
 
 
+def test_a_client_s_error_without_an_id_ends_nothing_and_its_result_ends_with_an_error() -> None:
+    for answer, ended in (
+        ({"error": {"code": -32700, "message": "x"}}, 0),
+        ({"result": {}}, 0),
+        ({"result": {"outcome": 1}}, 1),
+    ):
+        talk, answers = Conversation(), list[Answer]()
+        talk.peer.request("a", {}, answers.append)
+        talk.hear({"jsonrpc": "2.0", "id": None, **answer})
+        assert len(answers) == ended
+        assert all(isinstance(each, Err) for each in answers)
+
+
 def test_a_result_that_says_something_is_no_answer_to_a_notification() -> None:
     talk, answers = Conversation(answer_malformed=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
