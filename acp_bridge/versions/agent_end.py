@@ -431,6 +431,9 @@ class AgentEnd:
         if method == protocol.SESSION_UPDATE and "id" not in message:
             return self._updated(message)
         if method is None:
+            says = message.get("id") is None and as_object(message.get("result"))
+            if says and len(self._open) == 1:
+                return self.take_from_agent(jsonrpc.without_id(next(iter(self._open))))
             on_answer = self._open.pop(jsonrpc.known_id(message.get("id"), self._open), None)
             return on_answer(message) if on_answer else Out()  # an answer to nothing
         if method.startswith("_"):

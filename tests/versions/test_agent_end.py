@@ -458,6 +458,17 @@ def test_an_answer_that_can_not_be_read_leaves_no_turn() -> None:
     assert wire.state("idle") == []
 
 
+@pytest.mark.parametrize("odd", [{"id": None}, {}])
+def test_an_answer_without_an_id_is_a_spoiled_one_of_the_only_open_request(odd: Json) -> None:
+    wire = Wire()
+    prompt = wire.prompt(inserted=False)
+    answer: Json = {"jsonrpc": "2.0", **odd, "result": {"messageId": "u1"}}
+    (told,) = wire.end.take_from_agent(answer).to_bridge
+    assert isinstance(told, Malformed)
+    assert (told.id, told.answer) == (prompt, True)
+    assert wire.end.take_from_agent(answer).to_bridge == []
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_the_agent_s_echo_of_a_prompt_of_ours_is_dropped(late: bool) -> None:
     wire = Wire()

@@ -537,9 +537,9 @@ def withdrawn(params: object) -> object:
     return named.get("requestId", named.get("id", UNSET))
 
 
-def without_id() -> Malformed:
-    """Return what an answer without an id is."""
-    return _invalid(None, "it has no id", answer=True)
+def without_id(meant: RequestId = None) -> Malformed:
+    """Return what an answer without an id is; `meant`: the request that it can only be for."""
+    return _invalid(meant, "it has no id", answer=True)
 
 
 def _invalid(id: RequestId, reason: str, *, answer: bool = False) -> Malformed:
