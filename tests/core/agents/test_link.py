@@ -225,3 +225,18 @@ async def test_a_message_that_nobody_ends_is_waited_for_no_longer_than_a_while(
         process.writes(b'{"jsonrpc":"2.0","id":%d,"result":{\n' % request_id)
         await until(lambda: answers)
         assert isinstance(answers[0], Err)
+
+
+@pytest.mark.hazard("P8")
+async def test_an_update_without_a_session_s_id_waits_for_the_session_of_a_parked_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Listener(), Listener()
+    async with linked(monkeypatch, first, parked=True) as (link, process):
+        process.says({"method": "session/update", "params": {"update": {"sessionUpdate": "plan"}}})
+        process.says({"method": "_x/seen"})
+        await until(lambda: first.told)
+        assert first.told == [("notification", "_x/seen")]
+        link.agent_session_id = "s"
+        link.adopt(second)
+        assert second.told == [("update", {"sessionUpdate": "plan"})]
