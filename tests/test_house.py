@@ -112,6 +112,7 @@ SANS_IO = (
     "core.journal.place",
     *("features.notify.config", "features.notify.news"),
     *("core.updates.messages", "core.updates.odd_answers", "core.updates.odd_updates"),
+    *("core.agents.agent_params", "core.wire.spread"),
     "remote.serve.door",
     "features.hooks.config",
     "features.hooks.definitions",

@@ -323,11 +323,6 @@ class Decoder:
         self._finish(b"", found)
         return [*found, *self.give_up()]
 
-    def drop(self) -> None:
-        """Drop what is kept of a message whose end has not come."""
-        self.partial = bytearray()
-        self._spread.take()
-
     def give_up(self) -> list[Message | Malformed]:
         """Return what the waiting lines say, each by itself; nothing without such lines."""
         if not self._spread.begun:

@@ -141,7 +141,7 @@ class Peer:
 
     def drop_unfinished(self) -> None:
         """Drop the bytes of a message whose end has not come; nothing may be fed after that."""
-        self.decoder.drop()
+        self.decoder = Decoder()
 
     def eof(self) -> None:
         """Handle the end of the stream; a last line without its newline counts as a line.
