@@ -152,13 +152,13 @@ def _selects(value: object) -> bool:
 
 
 def opened(result: Any) -> Json:
-    """Return an answer that opens a session without settings that are not as version 1 has them."""
-    told, modes = as_object(result), as_object(as_object(result).get("modes"))
-    odd = {name for name in ("modes", "models") if not isinstance(told.get(name), dict | None)}
-    odd |= {"configOptions"} if not isinstance(told.get("configOptions"), list | None) else set()
-    if modes and not isinstance(modes.get("availableModes"), list):
-        odd |= {"modes"}
-    return {name: told[name] for name in told if name not in odd} if odd else told
+    """Return an answer that opens a session without settings of another type than version 1 has."""
+    told, types = as_object(result), {"modes": dict, "models": dict, "configOptions": list}
+    return {
+        name: value
+        for name, value in told.items()
+        if value is None or isinstance(value, types.get(name, object))
+    }
 
 
 def numbered(result: Any) -> Any:

@@ -270,7 +270,6 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_n
     "odd",
     [
         {"modes": []},
-        {"modes": {"currentModeId": "x"}},
         {"modes": "plan", "models": 5, "configOptions": {}},
     ],
 )
