@@ -8,7 +8,15 @@ import pytest
 from tests.core.bridge.test_stops import Busy, busy
 from tests.core.sessions.agent import until
 
-ODD: list[Any] = [{}, {"sessionId": None}, {"sessionId": 5}, {"session_id": "x"}, [], None]
+ODD: list[Any] = [
+    {},
+    {"sessionId": ""},
+    {"sessionId": None},
+    {"sessionId": 5},
+    {"session_id": "x"},
+    [],
+    None,
+]
 
 
 async def stopped(here: Busy) -> None:
