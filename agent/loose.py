@@ -2,13 +2,16 @@
 
 Invariants
 - Nothing here raises for any JSON value, and a text that is in a value is found.
-- No text that comes from here has half of a surrogate pair: it can be sent and written anywhere.
+- No text that comes from here has half of a character, unless `halves` were asked for: it can be
+  sent and written anywhere.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,25 +23,59 @@ _TEXTS = ("text", "content", "value", "thinking", "reasoning", "summary", "parts
 _DEPTH = 6
 
 
-def read_json(data: bytes | str) -> Any:
+#: matches a string of a JSON text
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+#: matches half of a surrogate pair, but for those that stand for a byte that is not UTF-8
+_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+def read_json(data: bytes | str, *, halves: bool = False) -> Any:
     """Returns the value of a JSON text. Raises ValueError if it is none.
 
     A byte order mark before it is left out. A byte that is not UTF-8, and half of a surrogate pair,
-    become U+FFFD.
+    become U+FFFD. `halves`: they are kept, for `whole_characters`.
     """
     try:
         return from_json(data)
     except ValueError:
-        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        text = data if isinstance(data, str) else data.decode("utf-8", "surrogateescape")
     try:
         value = json.loads(text.lstrip("\ufeff"), strict=False)
-        return json.loads(_paired(json.dumps(value, ensure_ascii=False)))
+        return value if halves else mended_json(value)
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error
 
 
-def _paired(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def mended_json(value: Any) -> Any:
+    """Returns a JSON value without a half of a character."""
+    return json.loads(mended(json.dumps(value, ensure_ascii=False)))
+
+
+def mended(text: str) -> str:
+    """Returns a text with its halves of characters put together; a lone one becomes U+FFFD."""
+    whole, half = whole_characters(text)
+    return whole + ("\ufffd" if half else "")
+
+
+def whole_characters(text: str) -> tuple[str, str]:
+    """Returns a text with its halves of characters put together, and the half that it ends with.
+
+    A half is one of a surrogate pair, or bytes of UTF-8 as surrogates (PEP 383).
+    """
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    half = paired[-1:] if "\ud800" <= paired[-1:] <= "\udbff" else ""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    known = _LONE.sub("\ufffd", paired[: len(paired) - len(half)])
+    whole = decoder.decode(known.encode("utf-8", "surrogateescape"))
+    return whole, decoder.getstate()[0].decode("utf-8", "surrogateescape") + half
+
+
+def open_brackets(text: bytes) -> int | None:
+    """Returns how many lists and objects a JSON text leaves open; None if it ends in a string."""
+    bare = _STRING.sub(b"", text)
+    if b'"' in bare:
+        return None
+    return sum(map(bare.count, (b"{", b"["))) - sum(map(bare.count, (b"}", b"]")))
 
 
 def members(value: Any) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.loose import arguments, count, members, number, objects, whole_json, words
+from agent.loose import arguments, count, members, mended, number, objects, whole_json, words
 from agent.model import Part
 from agent.providers.failure import Failure, error_in, failure_in_stream
 from agent.providers.partial_completion import PartialCompletion, Tokens
@@ -31,7 +31,7 @@ class ChatForm:
     def __init__(self) -> None:
         self.partial = PartialCompletion()
         self.whole = False
-        self.over = False  # `[DONE]`, which is no event, marks the end
+        self.over = False
         self.failure: Failure | None = None
         self.odd = False
         #: the number of a call in our answer, by the provider's number
@@ -53,6 +53,7 @@ class ChatForm:
         usage = event.get("usage") or members(event.get("x_groq")).get("usage")
         if usage and isinstance(usage, dict):
             self.partial.tokens = _tokens(usage)
+            self.over = self.whole and not event.get("choices")  # it comes last
         parts: list[Part] = []
         whole = event.get("object") == "chat.completion"
         for choice in objects(event.get("choices")):
@@ -132,7 +133,8 @@ class ChatForm:
         elif kind and kind != "text" and kind not in self._unknown:
             self._unknown.add(kind)
             yield Part(
-                "notice", f"The model's answer has something that is not shown: {kind[:40]}."
+                "notice",
+                f"The model's answer has something that is not shown: {mended(kind[:40])}.",
             )
 
     def _read_call(self, call: Mapping[str, Any]) -> Part:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-from agent.loose import members, number, words
+from agent.loose import members, mended, number, words
 from agent.model import ErrorKind, ModelError
 from agent.providers.overflow import is_overflow, may_be_overflow, window_in
 from agent.providers.server_words import words_of
@@ -62,6 +62,7 @@ class Failure(Exception):
         status: int | None = None,
         retry_after: float | None = None,
     ) -> None:
+        text = mended(text)
         super().__init__(f"{fault} {status or ''} {text[:_KEPT]}")
         self.fault = fault
         self.text = text

@@ -1,4 +1,4 @@
-"""The HTTP connection to a provider: sends one request, receives the events of its answer.
+"""The HTTP connection to a provider: sends one request, receives the lines of its answer.
 
 Invariants
 - Leaving `answering` closes the connection at once, also when a cancellation leaves it.
@@ -26,10 +26,10 @@ from agent.providers.request import Request
 _CONNECT_SECONDS = 20.0
 #: seconds for the text of an error, and for closing
 _ERROR_SECONDS, _CLOSE_SECONDS = 10.0, 1.0
+#: seconds to wait, once the server has said that the answer has ended, for its usage, which comes
+#: behind that, and for the end of the connection
+AFTER_END = 2.0
 _ERROR_BYTES, _LINE_BYTES = 64 * 1024, 4 * 1024 * 1024
-
-#: the data of the event that ends a stream of chat completions
-DONE = b"[DONE]"
 
 
 @contextlib.asynccontextmanager
@@ -57,16 +57,14 @@ async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
             await response.aclose()
 
 
-async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
-    """Yields the data of server-sent events, in the groups in which they arrive. Raises Failure.
+async def lines(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
+    """Yields the lines of a body, in the groups in which they arrive; the last may be empty.
 
-    Each `data:` line counts as an event, because no provider writes JSON over several lines. So
-    does a line that is an object without `data:`. A body without any such line is one event.
+    A line ends with a newline, a carriage return, or both. Raises Failure.
     """
     #: the pieces of a line that has not ended
     rest: list[bytes] = []
     size = 0
-    body = _Body()
     async with contextlib.aclosing(response.aiter_bytes()) as chunks:
         while True:
             with failures("broken", silence):
@@ -75,59 +73,15 @@ async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
                 break
             rest.append(chunk)
             size += len(chunk)
-            if b"\n" in chunk:
-                *lines, last = b"".join(rest).split(b"\n")
+            if b"\n" in chunk or b"\r" in chunk:
+                found = b"".join(rest).splitlines(keepends=True)
+                last = b"" if found[-1].endswith(b"\n") else found.pop()
                 rest, size = [last], len(last)
-                yield body.data(lines)
+                yield [line.rstrip(b"\r\n") for line in found]
             elif size > _LINE_BYTES:
                 raise Failure("garbage", "a line without an end")
             await checkpoint()  # buffered chunks arrive without one
-    yield body.data([b"".join(rest)])
-    yield body.whole()
-
-
-class _Body:
-    """Tells the body of a stream of events from one that is something else, as a whole."""
-
-    def __init__(self) -> None:
-        self._events = False
-        self._first = True
-        #: the lines so far, while none was an event's
-        self._lines: list[bytes] = []
-        self._size = 0
-
-    def data(self, lines: list[bytes]) -> list[bytes]:
-        """Returns the data of the events in the next lines of the body."""
-        if self._first and lines:
-            self._first = False
-            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-        if not self._events and not any(line.startswith(b"data:") for line in lines):
-            self._keep(lines)
-            return []
-        lines, self._events, self._lines = [*self._lines, *lines], True, []
-        return [
-            line[5:].strip() if line.startswith(b"data:") else line.strip()
-            for line in lines
-            if line.startswith((b"data:", b"{"))
-        ]
-
-    def _keep(self, lines: list[bytes]) -> None:
-        self._size += sum(map(len, lines))
-        if self._size > _LINE_BYTES:
-            raise Failure("garbage", "a body that is no stream")
-        self._lines += lines
-
-    def whole(self) -> list[bytes]:
-        """Returns the events of a body that was no stream, and its end.
-
-        They are its lines if each looks like an object, or all of it as one.
-        """
-        lines = [line for line in self._lines if line.strip()]
-        if all(line.startswith((b":", b"event:", b"id:", b"retry:")) for line in lines):
-            return []
-        if all(line.startswith(b"{") and line.rstrip().endswith(b"}") for line in lines):
-            return [*lines, DONE]
-        return [b"\n".join(lines), DONE]
+    yield [b"".join(rest).rstrip(b"\r")]
 
 
 @contextlib.contextmanager

@@ -8,12 +8,15 @@ for objects that are built, copied and dumped for logging, which no setting prev
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Sequence
 from copy import deepcopy
 from typing import Any
 
+import anyio
+
 from agent.model import Message, ToolSpec
-from agent.providers import library
+from agent.providers import http_connection, library
 from agent.providers.failure import Failure, seconds_to_wait
 from agent.providers.http_connection import failures
 from agent.providers.outgoing import Target, outgoing
@@ -43,13 +46,52 @@ async def events(
             max_retries=0,
             **wanted,
         )
+    source = _Source(stream)
     async with contextlib.aclosing(stream):
         while True:
             with failures("broken", silence), _told():
                 chunk = await anext(stream, None)
             if chunk is None:
                 return
+            source.deadline = math.inf
             yield [chunk.model_dump(exclude_none=True)]
+
+
+class _Source:
+    """Stands between LiteLLM's stream and its source, and ends when the answer has ended.
+
+    LiteLLM keeps the end to itself until its source has ended, however long that takes.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.deadline = math.inf
+        self._stream = stream
+        self._source: Any = stream.completion_stream
+        make: Any = getattr(stream, "make_call", None)
+
+        async def made(**options: Any) -> Any:
+            self._source = await make(**options)
+            return self if hasattr(self._source, "__aiter__") else self._source
+
+        if hasattr(self._source, "__aiter__"):
+            stream.completion_stream = self
+        elif self._source is None and make is not None:
+            stream.make_call = made
+
+    def __aiter__(self) -> _Source:
+        self._chunks = aiter(self._source)
+        return self
+
+    async def __anext__(self) -> Any:
+        if self.deadline == math.inf and self._stream.received_finish_reason:
+            self.deadline = anyio.current_time() + http_connection.AFTER_END
+        with anyio.CancelScope(deadline=self.deadline):
+            return await anext(self._chunks)
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        if close := getattr(self._source, "aclose", None):
+            await close()
 
 
 #: httpx's, aiohttp's and the system's errors for a server to which there is no way.

@@ -3,6 +3,7 @@
 Invariants
 - Every method that adds something returns it as the part to be told, so that nothing is told that
   is not in the completion.
+- A character whose halves come in two pieces is one character, in the second piece.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from agent.loose import mended, mended_json, whole_characters
 from agent.model import Completion, Part, Stop, ToolCall, Usage
 from agent.providers.failure import Failure
 
@@ -54,6 +56,8 @@ class PartialCompletion:
     _text: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
     _calls: list[_Call] = field(default_factory=list)
+    #: the half of a character that the last piece ended with, by its kind or the call's number
+    _halves: dict[str | int, str] = field(default_factory=dict)
 
     @property
     def begun(self) -> bool:
@@ -68,17 +72,40 @@ class PartialCompletion:
     def text(self) -> str:
         return "".join(self._text)
 
+    def rest(self) -> list[Part]:
+        """Adds what stands for characters whose second half has not come."""
+        left, self._halves = self._halves, {}
+        parts = []
+        for of in left:
+            if isinstance(of, int):
+                parts.append(self.add_arguments(of, "\ufffd"))
+            else:
+                parts.append((self.add_text if of == "text" else self.add_reasoning)("\ufffd"))
+        return parts
+
+    def _whole(self, of: str | int, text: str) -> str:
+        """Returns the piece of a text with whole characters; a half waits for the next piece."""
+        if text.isascii() and of not in self._halves:
+            return text
+        whole, half = whole_characters(self._halves.pop(of, "") + text)
+        if half:
+            self._halves[of] = half
+        return whole
+
     def add_text(self, text: str) -> Part:
+        text = self._whole("text", text)
         self._text.append(text)
         return Part("text", text)
 
     def add_reasoning(self, text: str) -> Part:
+        text = self._whole("reasoning", text)
         self._reasoning.append(text)
         return Part("reasoning", text)
 
     def begin_call(self, id: str, name: str, arguments: str = "") -> Part:
         """Adds a new tool call."""
-        self._calls.append(_Call(id, name, [arguments]))
+        arguments, name = self._whole(len(self._calls), arguments), mended(name)
+        self._calls.append(_Call(mended(id), name, [arguments]))
         return Part("tool_call", arguments, len(self._calls) - 1, name)
 
     def add_arguments(self, index: int, arguments: str, *, id: str = "", name: str = "") -> Part:
@@ -87,6 +114,7 @@ class PartialCompletion:
         `id` and `name` are the call's if it has none yet.
         """
         call = self._calls[index]
+        arguments, id, name = self._whole(index, arguments), mended(id), mended(name)
         call.arguments.append(arguments)
         call.id = call.id or id
         late, call.name = "" if call.name else name, call.name or name
@@ -125,7 +153,7 @@ class PartialCompletion:
             tool_calls=calls,
             stop=self.stop,
             usage=usage,
-            provider=signed if len(signed) > 1 else None,
+            provider=mended_json(signed) if len(signed) > 1 else None,
             announced=self.ended_for_call and not calls,
         )
 

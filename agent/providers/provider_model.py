@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 from anyio import to_thread
 
 from agent.key_help import key_help
@@ -49,7 +51,7 @@ from agent.providers import direct_stream, http_connection, library, library_str
 from agent.providers.abilities import Abilities, loaded
 from agent.providers.anthropic_form import AnthropicForm
 from agent.providers.chat_form import ChatForm
-from agent.providers.direct_stream import Unreadable
+from agent.providers.event_body import Unreadable
 from agent.providers.failure import Failure, Place, model_error, retrying
 from agent.providers.keys import Access
 from agent.providers.known_providers import PROVIDERS
@@ -252,29 +254,52 @@ async def _read(source: AsyncGenerator[list[Any]], form: Form, on_token: OnToken
     """
     unreadable: list[Unreadable] = []
     try:
-        async with contextlib.aclosing(source) as batches:
-            async for batch in batches:
-                for event in batch:
-                    if isinstance(event, Unreadable):
-                        unreadable.append(event)
-                        continue
-                    for part in form.read(event):
-                        await on_token(part)
-                    if form.failure is not None:
-                        raise form.failure
-                if form.over:
-                    break
+        await _read_events(source, form, on_token, unreadable)
     except Failure as failure:
         if unreadable and not form.partial.begun and failure.fault in ("broken", "garbage"):
             raise _unread(unreadable) from failure
         if not form.whole:  # after the end of the answer a failure does no harm
             raise
+    for part in form.partial.rest():
+        await on_token(part)
     if (unreadable or form.odd) and not form.partial.begun:
         raise _unread(unreadable)
     if unreadable and form.partial.calls:
         raise Failure("garbage", "an event among calls is no JSON")
     if unreadable:
         await on_token(Part("notice", _LEFT_OUT))
+
+
+async def _read_events(
+    source: AsyncGenerator[list[Any]],
+    form: Form,
+    on_token: OnToken,
+    unreadable: list[Unreadable],
+) -> None:
+    """Reads the events up to the end of the answer; adds to `unreadable` those that are no JSON.
+
+    Once the server has said the end, what still comes is waited for `AFTER_END` seconds, again from
+    each part of the answer: there are servers that say the end with every part.
+    """
+    deadline = math.inf
+    async with contextlib.aclosing(source):
+        while not form.over:
+            with anyio.CancelScope(deadline=deadline) as waiting:
+                batch = await anext(source, None)
+            if waiting.cancelled_caught or batch is None:
+                return
+            told = 0
+            for event in batch:
+                if isinstance(event, Unreadable):
+                    unreadable.append(event)
+                    continue
+                for part in form.read(event):
+                    await on_token(part)
+                    told += bool(part.text)
+                if form.failure is not None:
+                    raise form.failure
+            if form.whole and (told or deadline == math.inf):
+                deadline = anyio.current_time() + http_connection.AFTER_END
 
 
 _LEFT_OUT = "A part of the model's answer could not be read and is left out."

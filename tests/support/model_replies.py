@@ -67,6 +67,11 @@ class Gate:
 
 
 @dataclass(frozen=True)
+class Pings:
+    """Comments, which keep the connection open for as long as the client reads."""
+
+
+@dataclass(frozen=True)
 class Cut:
     """The connection ends here."""
 
@@ -114,7 +119,22 @@ class Count:
     written: int = 0
 
 
-Step = Text | Think | Call | More | Event | Raw | Body | Gate | Cut | Short | Status | End | Count
+Step = (
+    Text
+    | Think
+    | Call
+    | More
+    | Event
+    | Raw
+    | Body
+    | Gate
+    | Pings
+    | Cut
+    | Short
+    | Status
+    | End
+    | Count
+)
 
 
 class Writer(Protocol):

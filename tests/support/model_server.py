@@ -38,6 +38,7 @@ from tests.support.model_replies import (
     Gate,
     Json,
     MessagesWriter,
+    Pings,
     Raw,
     Short,
     Status,
@@ -185,6 +186,10 @@ class ModelServer:
                 self._reached[step.name] += 1
                 self._tell()
                 await self._gate(step.name).wait()
+            elif isinstance(step, Pings):
+                while True:
+                    await connection.send_chunk(b": ping\n\n")
+                    await anyio.sleep(0.01)
             elif isinstance(step, Short):
                 await connection.send(b"0\r\n\r\n")
                 return
@@ -288,7 +293,7 @@ def _written(step: Step, writer: Writer) -> bytes:
             return data
         case Cut():
             raise _Gone
-        case Gate() | Short() | Status() | Body():
+        case Gate() | Pings() | Short() | Status() | Body():
             raise AssertionError(f"{step} has no place here")
     return writer.write(step)
 
