@@ -24,9 +24,16 @@ _DEPTH = 6
 
 
 #: matches a string of a JSON text
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 #: matches half of a surrogate pair, but for those that stand for a byte that is not UTF-8
 _LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+def text_of(data: bytes) -> str:
+    """Returns bytes as a text: UTF-8, or UTF-16 with a mark; a NUL of UTF-16 without one goes."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
+    return data.replace(b"\0", b"").decode("utf-8", "replace")
 
 
 def read_json(data: bytes | str, *, halves: bool = False) -> Any:
@@ -76,6 +83,32 @@ def open_brackets(text: bytes) -> int | None:
     if b'"' in bare:
         return None
     return sum(map(bare.count, (b"{", b"["))) - sum(map(bare.count, (b"}", b"]")))
+
+
+class Lines:
+    """Cuts bytes into lines, which end with a newline, a carriage return, or both. No I/O."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        #: the bytes of the line that has not ended
+        self.size = 0
+
+    def read(self, data: bytes) -> list[bytes]:
+        """Returns the lines that end in the next bytes, without their ends."""
+        self._parts.append(data)
+        self.size += len(data)
+        if b"\n" not in data and b"\r" not in data:
+            return []
+        found = b"".join(self._parts).splitlines(keepends=True)
+        # Behind a carriage return at the end a newline may come that belongs to it.
+        last = b"" if found[-1].endswith(b"\n") else found.pop()
+        self._parts, self.size = [last], len(last)
+        return [line.rstrip(b"\r\n") for line in found]
+
+    def rest(self) -> bytes:
+        """Takes the line that has not ended."""
+        rest, self._parts, self.size = b"".join(self._parts), [], 0
+        return rest.rstrip(b"\r")
 
 
 def members(value: Any) -> Mapping[str, Any]:

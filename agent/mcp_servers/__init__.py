@@ -7,6 +7,7 @@
     heard             between the SDK's session and a connection: what was answered, as it came
     transports        the ways to a server; stdio is a process of our own
     http_client       mends what comes over HTTP, and begins an expired session anew
+    framing           finds messages in what a process writes; http_body in an HTTP answer
     messages, pages   our own readers of JSON-RPC, and of a list of tools
     tool, results     an MCP tool behind the agent's `Tool`, and what it answered
     names, problems   names of tools for the model; what is wrong with a server, in words

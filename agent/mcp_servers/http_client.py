@@ -22,8 +22,10 @@ from typing import Any
 import anyio
 import httpx2
 
-from agent.loose import members, read_json, words
-from agent.mcp_servers.messages import read_messages
+from agent.loose import members, read_json, text_of, words
+from agent.mcp_servers.http_body import HttpBody, TooLong
+from agent.mcp_servers.messages import SAID, OpenRequests, read_messages
+from agent.providers.server_words import words_of
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class HttpClient(httpx2.AsyncClient):
         self._limit = limit
         self._on_renewed = on_renewed
         self._renewing = anyio.Lock()
+        self._open = OpenRequests()
         #: the requests that began the session: `initialize`, then the notification behind it
         self._beginning: dict[str, httpx2.Request] = {}
         #: the session's id if it is another one than the SDK knows
@@ -68,6 +71,7 @@ class HttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         message = _sent(request)
+        self._open.ask(message)
         if self._on_refused is not None and message:
             return await self._posted(request, _asked(message), self._on_refused, options)
         if message.get("method") in ("initialize", "notifications/initialized"):
@@ -78,7 +82,7 @@ class HttpClient(httpx2.AsyncClient):
             await response.aclose()
             self._with_session(request)
             response = await super().send(request, **options)
-        return await self._mended(response, _asked(message))
+        return await self._mended(response, message)
 
     async def _posted(
         self,
@@ -161,93 +165,61 @@ class HttpClient(httpx2.AsyncClient):
             await response.aclose()
         return response
 
-    async def _mended(self, response: httpx2.Response, asked: Any) -> httpx2.Response:
+    async def _mended(self, response: httpx2.Response, message: dict[str, Any]) -> httpx2.Response:
+        asked = _asked(message)
         if response.next_request is not None or (asked is None and not _is_events(response)):
             return response
-        if _is_events(response):
-            stream = _Events(response, asked, self._limit)
-            return _with(response, _EVENTS, stream=stream)
-        if response.status_code == 202:
-            return response
-        try:
-            body = await response.aread()
-        except httpx2.HTTPError as error:  # it broke off: the call ends, the connection goes on
-            logger.debug("an answer of the MCP server broke off", exc_info=error)
-            body = b""
-        if response.is_error and not _is_rpc_error(body):
-            return response
-        messages = [m for data in _datas(response, body) for m in read_messages(data, asked)]
-        answer = next((m for m in messages if "method" not in m), None)
-        if answer is None:
-            answer = read_messages("{", asked)[0]  # nothing came: an answer that can't be read
-        return _with(response, _JSON, content=json.dumps(answer).encode())
+        if response.is_success:
+            if response.status_code in (202, 204) and not _has_body(response):
+                return response
+            body = HttpBody(asked, self._limit, self._open)
+            return _with(response, _EVENTS, 200, stream=_Events(response, body))
+        body_of_error = await _whole(response)
+        answers = [m for m in read_messages(body_of_error, asked) if "error" in m]
+        if not _is_rpc_error(body_of_error):
+            told = words_of(text_of(body_of_error), str)
+            if message.get("method") != "tools/call" or not told:
+                return response
+            error = {"code": response.status_code, "message": told, "data": {SAID: True}}
+            answers = [{"jsonrpc": "2.0", "id": asked, "error": error}]
+        self._open.matched(answers[0])
+        content = json.dumps(answers[0]).encode()
+        return _with(response, _JSON, response.status_code, content=content)
+
+
+async def _whole(response: httpx2.Response) -> bytes:
+    try:
+        return await response.aread()
+    except httpx2.HTTPError as error:
+        logger.debug("an error of the MCP server broke off", exc_info=error)
+        return b""
 
 
 class _Events(httpx2.AsyncByteStream):
-    """The events of a response, each message in them mended."""
+    """The events that a body is read as."""
 
-    def __init__(self, response: httpx2.Response, asked: Any, limit: int) -> None:
+    def __init__(self, response: httpx2.Response, body: HttpBody) -> None:
         self._response = response
-        self._asked = asked
-        self._limit = limit
+        self._body = body
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        lines: list[str] = []
-        async for line in self._lines():
-            if line:
-                lines.append(line)
-            elif lines:
-                yield _mended_event(lines, self._asked)
-                lines = []
-        if lines:
-            yield _mended_event(lines, self._asked)
-
-    async def _lines(self) -> AsyncIterator[str]:
-        parts: list[bytes] = []
-        size, first = 0, True
-        async for chunk in self._response.aiter_bytes():
-            *whole, rest = chunk.split(b"\n")
-            for end in whole:
-                yield _text(b"".join([*parts, end]), first)
-                parts, size, first = [], 0, False
-            parts.append(rest)
-            size += len(rest)
-            if size > self._limit:
-                raise httpx2.SSEError("a line without an end")
-        if last := b"".join(parts):
-            yield _text(last, first)
+        try:
+            async for chunk in self._response.aiter_bytes():
+                if said := self._body.read(chunk):
+                    yield said
+        except TooLong as error:
+            raise httpx2.SSEError("a message without an end") from error
+        except httpx2.HTTPError as error:  # it broke off: the call ends, the connection goes on
+            logger.debug("an answer of the MCP server broke off", exc_info=error)
+        if said := self._body.end():
+            yield said
 
     async def aclose(self) -> None:
         await self._response.aclose()
 
 
-def _text(line: bytes, first: bool) -> str:
-    """Returns a line of events; a byte order mark before the first one is left out."""
-    line = line.removeprefix(b"\xef\xbb\xbf") if first else line
-    return line.removesuffix(b"\r").decode("utf-8", "replace")
-
-
-def _mended_event(lines: list[str], asked: Any) -> bytes:
-    """Returns an event of these lines, once for each message in its data."""
-    data = "\n".join(_value(line) for line in lines if line.startswith("data"))
-    others = [line for line in lines if not line.startswith(("data", "event"))]
-    event = next((_value(line) for line in lines if line.startswith("event")), "message")
-    messages = read_messages(data, asked if event == "message" else None)
-    messages = [m for m in messages if "method" in m or m["id"] is not None]
-    if not messages:
-        if event != "message" or not data:
-            return _encoded(lines)
-        return _encoded(others) if others else b":\n\n"  # its data are no message
-    told = (json.dumps(message) for message in messages)
-    return b"".join(_encoded([*others, "event: message", f"data: {text}"]) for text in told)
-
-
-def _value(line: str) -> str:
-    return line.partition(":")[2].removeprefix(" ")
-
-
-def _encoded(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode() + b"\n"
+def _has_body(response: httpx2.Response) -> bool:
+    return response.headers.get("content-length", "0") != "0" or _is_events(response)
 
 
 def _sent(request: httpx2.Request) -> dict[str, Any]:
@@ -288,9 +260,9 @@ def _datas(response: httpx2.Response, body: bytes) -> list[bytes]:
     return [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
 
 
-def _with(response: httpx2.Response, kind: str, **body: Any) -> httpx2.Response:
+def _with(response: httpx2.Response, kind: str, status: int, **body: Any) -> httpx2.Response:
     headers = httpx2.Headers(response.headers)
     for name in ("content-encoding", "content-length", "transfer-encoding"):
         headers.pop(name, None)
     headers["content-type"] = kind
-    return httpx2.Response(response.status_code, headers=headers, request=response.request, **body)
+    return httpx2.Response(status, headers=headers, request=response.request, **body)

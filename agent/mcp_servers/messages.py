@@ -3,6 +3,8 @@
 Invariants
 - An answer whose id can be read ends its request, however spoiled the rest is: it becomes an error,
   unless it has a result.
+- An answer without a readable id ends the request that is open, if there is one only; it becomes an
+  error, because it may belong to another one.
 - An error wins over a result beside it.
 - What comes from here is JSON-RPC as the SDK's models want it, but for an id that is not there,
   which is None. A result that is no object is under `VALUE`.
@@ -12,38 +14,57 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from acp_bridge.core.protocol import ErrorCode
 from acp_bridge.core.wire.long_line import read_ends
-from agent.loose import arguments, members, number, read_json, words
+from agent.loose import arguments, members, number, read_json, text_of, words
 
 Message = dict[str, Any]
 
 #: the member of a result for the value that came in the place of an object
 VALUE = "acp_bridge/value"
+#: the member of an error's data that says that the error is the server's own: the SDK makes errors,
+#: too, with codes that servers use
+SAID = "acp_bridge/said"
 _UNREADABLE = "The answer can't be read"
 #: matches spoiled JSON that was a request or a notification
-_ASKS = re.compile(r'\{[^{\[]*"method"\s*:')
+_ASKS = re.compile(r"""\{[^{\[]*["']?\bmethod["']?\s*:""")
+#: matches spoiled JSON that was an answer
+_ANSWERS = re.compile(r"""[{,]\s*["']?(?:jsonrpc|result|error)["']?\s*:""")
+#: matches a message behind other words
+_BEHIND = re.compile(r"""\{\s*"(?:jsonrpc|id|result|error|method)"\s*:""")
+#: matches the id in what is nearly JSON, at its beginning and at its end
+_NEARLY = re.compile(
+    r"""\A\[?\s*\{(?:\s*["']?jsonrpc["']?\s*:\s*["']?[\d.]+["']?\s*,)?\s*["']?id["']?\s*:\s*["']?(\d{1,18})\b"""
+    r"""|[,{]\s*["']?id["']?\s*:\s*["']?(\d{1,18})["']?[\s,}\]]*\Z"""
+)
 #: matches the id at the end of a message that lacks its own end
 _LAST_ID = re.compile(r',\s*"id"\s*:\s*("[^"\\]*"|\d{1,18})[\s,]*$')
 #: members of an error that say what it is
-_SAID = ("message", "detail", "details", "msg", "error", "reason", "data")
+_WORDS = ("message", "detail", "details", "msg", "error", "reason", "data")
 
 
-def read_messages(data: bytes | str, asked: Any = None) -> list[Message]:
+def read_messages(
+    data: bytes | str, asked: Any = None, others: Collection[Any] = ()
+) -> list[Message]:
     """Returns the messages in a line, a body or an event's data; none if it has none.
 
-    `asked`: the id of the request whose answer it must be, if it is an answer.
+    `asked`: the id of the request whose answer it must be, if it is an answer, unless one of them
+    has that id. `others`: the ids of other requests, which are never taken for that one.
     """
-    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    text = data if isinstance(data, str) else text_of(data)
     values = list(_values(text.strip().lstrip("\ufeff")))
-    found = [_message(each, asked) for value in values for each in _objects(value)]
+    objects = [each for value in values for each in _objects(value)]
+    has_id = asked is not None and any(_id(each.get("id")) == asked for each in objects)
+    found = [_message(each, None if has_id else asked, others) for each in objects]
     messages = [message for message in found if message is not None]
-    if not messages and text.strip():
-        return _spoiled(text.strip(), asked)
-    return messages
+    if messages or not text.strip() or (values and asked is None):
+        return messages
+    if (behind := _BEHIND.search(text)) and text[: behind.start()].strip(" \t\r\n\ufeff["):
+        return read_messages(text[behind.start() :], asked, others)
+    return _spoiled(text.strip(), asked)
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -68,19 +89,19 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
             yield each
 
 
-def _message(value: dict[str, Any], asked: Any) -> Message | None:
+def _message(value: dict[str, Any], asked: Any, others: Collection[Any]) -> Message | None:
     id, method = _id(value.get("id")), value.get("method")
     is_answer = "result" in value or value.get("error") is not None
     if isinstance(method, str) and not is_answer:
         message: Message = {"jsonrpc": "2.0", "method": method}
-        if id is not None:
+        if id is not None and not isinstance(value["id"], list | dict):
             message["id"] = id
         if isinstance(params := value.get("params"), dict):
             message["params"] = params
         return message
-    if asked is not None and (is_answer or id is not None):
+    if asked is not None and (is_answer or id is not None) and id not in others:
         id = asked
-    if id is None and not is_answer:
+    if not is_answer and (id is None or not (asked is not None or _is_rpc(value))):
         return None
     answer: Message = {"jsonrpc": "2.0", "id": id}
     error = value.get("error")
@@ -90,24 +111,28 @@ def _message(value: dict[str, Any], asked: Any) -> Message | None:
     return {**answer, "result": result if isinstance(result, dict) else {VALUE: result}}
 
 
+def _is_rpc(value: dict[str, Any]) -> bool:
+    return "jsonrpc" in value or value.keys() <= {"id", "result", "error"}
+
+
 def _id(value: Any) -> int | str | None:
     """Returns the id in a value, as it was sent; None if there is none."""
-    if isinstance(value, str):
+    if isinstance(value, str) or value is None:
         return value
     found = number(value)
-    return found if found is None or found == value else arguments(value)
+    return found if found == value and found is not None else arguments(value)
 
 
 def _error(error: Any) -> dict[str, Any]:
     """Returns an error of any form as JSON-RPC has it, with what it says."""
     parts = members(error)
     said = error if isinstance(error, str) else ""
-    for name in _SAID:
+    for name in _WORDS:
         said = said or words(parts.get(name)) or words(members(parts.get(name)).get("message"))
     code = number(parts.get("code"))
     told = said.strip() or (arguments(error) if error else _UNREADABLE)
     found = {"code": int(ErrorCode.INTERNAL_ERROR) if code is None else code, "message": told}
-    return {**found, "data": parts["data"]} if "data" in parts else found
+    return {**found, "data": {SAID: True}} if error else found
 
 
 def _spoiled(text: str, asked: Any) -> list[Message]:
@@ -120,7 +145,57 @@ def _spoiled(text: str, asked: Any) -> list[Message]:
     id = asked if asked is not None else _id(read_ends(whole, whole)[0])
     if id is None and (last := _LAST_ID.search(text)):
         id = _id(read_json(last[1]))
-    if id is None:
+    if id is None and not _ANSWERS.search(text):
         return []
+    if id is None and (nearly := _NEARLY.search(text)):
+        id = int(nearly[1] or nearly[2])
+    return [unreadable(id)]
+
+
+#: matches the text of an id that is a number in another form, such as `"3"`, `3.0` or `[3]`
+_NUMBER = re.compile(r"\D*(\d{1,18})(?:\.0+)?\D*")
+
+
+class OpenRequests:
+    """The requests to a server that have no answer yet."""
+
+    def __init__(self) -> None:
+        self._open = set[Any]()
+        self._ended = set[Any]()
+
+    def ask(self, message: Mapping[str, Any]) -> None:
+        """Takes note of a message to the server."""
+        if (id := message.get("id")) is not None and "method" in message:
+            self._open.add(id)
+        elif message.get("method") == "notifications/cancelled":
+            self._end(members(message.get("params")).get("requestId"))
+
+    def matched(self, message: Message) -> Message | None:
+        """Returns an answer with the id of the request that it ends; None if it is nobody's."""
+        if "method" in message:
+            return message
+        id = message["id"]
+        if isinstance(id, str) and id not in self._open and (found := _NUMBER.fullmatch(id)):
+            id = int(found[1])
+        if id in self._open or id in self._ended:
+            self._end(id)
+            return {**message, "id": id}
+        if len(self._open) != 1:
+            return None
+        (id,) = self._open
+        self._end(id)
+        error = {name: value for name, value in message.items() if name == "error"}
+        return {**unreadable(id), **error}
+
+    def others(self, asked: Any) -> set[Any]:
+        return (self._open | self._ended) - {asked}
+
+    def _end(self, id: Any) -> None:
+        self._open.discard(id)
+        self._ended.add(id)
+
+
+def unreadable(id: Any) -> Message:
+    """Returns the error for an answer that can't be read."""
     error = {"code": int(ErrorCode.PARSE_ERROR), "message": _UNREADABLE}
-    return [{"jsonrpc": "2.0", "id": id, "error": error}]
+    return {"jsonrpc": "2.0", "id": id, "error": error}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agent.loose import members
+from agent.mcp_servers.messages import SAID
 from agent.mcp_servers.results import ERROR_LIMIT, cut
 
 
@@ -35,6 +37,8 @@ def refusal(server: str, error: Exception) -> str:
 
     if not isinstance(error, MCPError):
         return f"What the MCP server {server} answered makes no sense."
+    if SAID in members(error.data):
+        return f"The MCP server {server} refused the call: {cut(error.message, ERROR_LIMIT)}"
     if error.code == CONNECTION_CLOSED:
         return f"The connection to the MCP server {server} ended."
     # Errors with these codes may come from the SDK, with its text.
@@ -80,6 +84,8 @@ def _protocol(error: BaseException) -> str | None:
     from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
     from pydantic import ValidationError
 
+    if isinstance(error, MCPError) and SAID in members(error.data):
+        return "it refused the connection"
     if isinstance(error, MCPError):
         known = {
             CONNECTION_CLOSED: "its connection ended",

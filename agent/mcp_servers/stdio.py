@@ -8,8 +8,8 @@ Invariants
   at the most (invariant P1).
 - The server's stdin and stdout carry the protocol, its stderr goes to our log (invariant P4). Its
   environment is the SDK's small default and what the client sent, and nothing else.
-- A line without a message is dropped (`agent.mcp_servers.messages`); a line over `LINE_LIMIT` ends
-  the connection.
+- A text without a message is dropped (`agent.mcp_servers.framing`, `messages`); one over
+  `LINE_LIMIT` ends the connection.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from acp_bridge.core.agents.birth import standard_streams
 from acp_bridge.core.wire.stdio import Reader, Writer
 from agent.guarded_process import GuardedProcess
-from agent.mcp_servers.messages import read_messages
-from agent.mcp_servers.problems import Problem
+from agent.mcp_servers.framing import Framing
+from agent.mcp_servers.messages import OpenRequests, read_messages
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -39,10 +39,14 @@ logger = logging.getLogger(__name__)
 
 #: bytes of one message, which may hold images in base64
 LINE_LIMIT = 32 * 1024 * 1024
+#: seconds to wait for the next line of a message over several lines; then it counts as spoiled
+NEXT_LINE_SECONDS = 2.0
 #: bytes that may wait for a server to read them before a call waits
 _HIGH_WATER = 1 << 20
 #: bytes of a line of stderr that are logged
 _LOG_LINE = 500
+#: the members of a message that say what it asks for
+_ASKED = ("id", "method", "params")
 #: seconds to wait after closing stdin, after SIGTERM, after killing the tree, and for the last
 #: output
 _AFTER_EOF, _AFTER_TERM, _AFTER_KILL, _AFTER_SILENCE = 1.0, 0.5, 0.5, 0.5
@@ -114,8 +118,7 @@ class _Server:
         self._stderr = Reader(stderr)
         #: set once the server's stdout is closed by all its processes
         self._silent = anyio.Event()
-        #: the ids of the requests that have no answer yet
-        self._open = set[Any]()
+        self._open = OpenRequests()
 
     async def end(self) -> None:
         """Ends the server: closes its stdin, sends SIGTERM, then kills its whole tree."""
@@ -144,55 +147,50 @@ class _Server:
         from mcp_types import jsonrpc_message_adapter
 
         with self._arrived:
-            async for line in lines(self._stdout, LINE_LIMIT):
-                messages = read_messages(line)
+            async for text in texts(self._stdout, LINE_LIMIT):
+                messages = read_messages(text)
                 if not messages:
-                    logger.debug("the MCP server %s wrote a line that is not JSON-RPC", self._name)
-                for message in messages:
-                    if not self._has_id(message):
-                        continue
+                    logger.debug("the MCP server %s wrote what is not JSON-RPC", self._name)
+                for message in filter(None, map(self._open.matched, messages)):
                     whole = jsonrpc_message_adapter.validate_python(message, by_name=False)
                     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                         await self._arrived.send(SessionMessage(whole))
         self._silent.set()
-
-    def _has_id(self, message: dict[str, Any]) -> bool:
-        """Returns False for an answer to nobody knows what.
-
-        An answer without an id gets that of the open request, if there is only one.
-        """
-        if "method" in message:
-            return True
-        if message["id"] is None and len(self._open) == 1:
-            (message["id"],) = self._open
-        self._open.discard(_counted(message["id"]))
-        return message["id"] is not None
 
     async def send(self) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stdin.run)
             message: SessionMessage
             async for message in self._sent:
-                if (asked := getattr(message.message, "id", None)) is not None:
-                    self._open.add(asked)
+                self._open.ask({name: getattr(message.message, name, None) for name in _ASKED})
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 self._stdin.write(text.encode() + b"\n")
                 await self._stdin.drain_below(_HIGH_WATER)
 
     async def log(self) -> None:
-        async for line in lines(self._stderr, _LOG_LINE, cut=True):
+        async for line in lines(self._stderr, _LOG_LINE):
             logger.debug("the MCP server %s: %s", self._name, line.decode("utf-8", "replace"))
 
 
-def _counted(id: int | str | None) -> int | str | None:
-    """Returns an id as it was sent, also if it came back as a text."""
-    return int(id) if isinstance(id, str) and id.isdecimal() and len(id) < 19 else id
+async def texts(source: Reader, limit: int) -> AsyncIterator[bytes]:
+    """Yields the texts of a stream that may be messages; raises Problem for one over `limit`."""
+    framing = Framing(limit)
+    while True:
+        data: bytes | None = None
+        with anyio.move_on_after(NEXT_LINE_SECONDS if framing.waits else None):
+            data = await source.read()
+        for text in framing.give_up() if data is None else framing.read(data):
+            yield text
+        if data == b"":
+            break
+    for text in framing.end():
+        yield text
 
 
-async def lines(source: Reader, limit: int, *, cut: bool = False) -> AsyncIterator[bytes]:
-    """Yields the lines of a stream without their newlines; blank lines are left out.
+async def lines(source: Reader, limit: int) -> AsyncIterator[bytes]:
+    """Yields the lines of a stream without their newlines, each cut at `limit` bytes.
 
-    `cut`: a line over `limit` bytes is cut there; otherwise it raises Problem.
+    Blank lines are left out.
     """
     parts: list[bytes] = []
     size = 0
@@ -200,10 +198,8 @@ async def lines(source: Reader, limit: int, *, cut: bool = False) -> AsyncIterat
         *whole, rest = data.split(b"\n")
         for end in whole:
             if line := b"".join([*parts, end]).strip():
-                yield line[:limit] if cut else line
+                yield line[:limit]
             parts, size = [], 0
         size += len(rest)
-        if size > limit and not cut:
-            raise Problem("it sent a message that is too long")
         if size <= limit or not parts:
             parts.append(rest)

@@ -19,6 +19,7 @@ import anyio
 from anyio import to_thread
 from anyio.lowlevel import RunVar, checkpoint
 
+from agent.loose import Lines
 from agent.providers import library
 from agent.providers.failure import Failure, Fault, seconds_to_wait
 from agent.providers.request import Request
@@ -60,28 +61,21 @@ async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
 async def lines(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
     """Yields the lines of a body, in the groups in which they arrive; the last may be empty.
 
-    A line ends with a newline, a carriage return, or both. Raises Failure.
+    Raises Failure.
     """
-    #: the pieces of a line that has not ended
-    rest: list[bytes] = []
-    size = 0
+    found = Lines()
     async with contextlib.aclosing(response.aiter_bytes()) as chunks:
         while True:
             with failures("broken", silence):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 break
-            rest.append(chunk)
-            size += len(chunk)
-            if b"\n" in chunk or b"\r" in chunk:
-                found = b"".join(rest).splitlines(keepends=True)
-                last = b"" if found[-1].endswith(b"\n") else found.pop()
-                rest, size = [last], len(last)
-                yield [line.rstrip(b"\r\n") for line in found]
-            elif size > _LINE_BYTES:
+            if ended := found.read(chunk):
+                yield ended
+            elif found.size > _LINE_BYTES:
                 raise Failure("garbage", "a line without an end")
             await checkpoint()  # buffered chunks arrive without one
-    yield [b"".join(rest).rstrip(b"\r")]
+    yield [found.rest()]
 
 
 @contextlib.contextmanager

@@ -23,6 +23,10 @@ RESULTS: dict[str, Any] = {
 }
 
 
+#: at the end of an answer: the connection is closed
+CLOSE = b"CLOSE"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A request; `method`: JSON-RPC's, or HTTP's if it has no message."""
@@ -63,7 +67,10 @@ class RawHttp(Loopback):
                     asked = Asked(method, message.get("id"), session)
                     self.asked.append(asked)
                     if not self._sse:
-                        await stream.send(self._answer(asked))
+                        answer = self._answer(asked)
+                        await stream.send(answer.removesuffix(CLOSE))
+                        if answer.endswith(CLOSE):
+                            return
                     elif method == "GET":
                         await stream.send(_STREAM + _event("endpoint", b"/mcp"))
                         self._events = stream

@@ -177,7 +177,72 @@ ANSWERS: dict[str, tuple[str, str | None, str]] = {
     "jsonrpc as a number": (f'{{"jsonrpc":2.0,"id":$ID,"result":{WELL}}}\n', "well", ""),
     "the id as a text": (f'{{"jsonrpc":"2.0","id":"$ID","result":{WELL}}}\n', "well", ""),
     "the id as a decimal": (f'{{"jsonrpc":"2.0","id":$ID.0,"result":{WELL}}}\n', "well", ""),
-    "no id": (f'{{"jsonrpc":"2.0","result":{WELL}}}\n', "well", ""),
+    "the id as a list": (f'{{"jsonrpc":"2.0","id":[$ID],"result":{WELL}}}\n', "well", ""),
+    "the id as a decimal in a text": (
+        f'{{"jsonrpc":"2.0","id":"$ID.0","result":{WELL}}}\n',
+        "well",
+        "",
+    ),
+    "the id in other words": (f'{{"jsonrpc":"2.0","id":"req-$ID","result":{WELL}}}\n', "well", ""),
+    "over several lines": (
+        f'{{\n  "jsonrpc": "2.0",\n  "id": $ID,\n\n  "result":\n{WELL}\n}}\n',
+        "well",
+        "",
+    ),
+    "over several lines, the result first": (
+        '{\r\n"result": {\r\n"content": [\r\n"well"\r\n]\r\n},\r\n"id": $ID\r\n}\r\n',
+        "well",
+        "",
+    ),
+    "a list over several lines": (
+        f'[\n{{"jsonrpc":"2.0","method":"notifications/message","params":{{}}}},\n'
+        f'{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}\n]\n',
+        "well",
+        "",
+    ),
+    "several lines that were cut": (
+        '{\n  "jsonrpc": "2.0",\n  "id": $ID,\n  "result": {\n',
+        None,
+        "could not take",
+    ),
+    "the newline before it": (f'\n{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}', "well", ""),
+    "several lines, the last without its newline": (
+        f'{{\n  "jsonrpc": "2.0",\n  "id": $ID,\n  "result": {WELL}\n}}',
+        "well",
+        "",
+    ),
+    "a length before it": (
+        f'Content-Length: 7\r\n\r\n{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}',
+        "well",
+        "",
+    ),
+    "words before it on its line": (
+        f'INFO [1] {{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}\n',
+        "well",
+        "",
+    ),
+    "colours around it": (
+        f'\x1b[32m{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}\x1b[0m\n',
+        "well",
+        "",
+    ),
+    "a bracket on a line before it": (
+        f'see [\n[1\n{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}\n',
+        "well",
+        "",
+    ),
+    "single quotes": (
+        "{'jsonrpc': '2.0', 'id': $ID, 'result': {'content': [], 'isError': False}}\n",
+        None,
+        "could not take",
+    ),
+    "single quotes, the id last": (
+        "{'result': {'content': [{'id': 77}]}, 'id': $ID}\n",
+        None,
+        "could not take",
+    ),
+    "no quotes": ('{jsonrpc: "2.0", id: $ID, result: {}}\n', None, "could not take"),
+    "a comma too many": ('{"jsonrpc":"2.0","id":$ID,"result":{},}\n', None, "could not take"),
     "null as id": ('{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}\n', None, "no"),
     "a list around it": (f'[{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}]\n', "well", ""),
     "a word before it on the line of its own": (
@@ -250,6 +315,54 @@ async def test_an_answer_whose_id_can_be_read_ends_its_call(
     assert stand.said == []
 
 
+#: answers without an id that can be read
+NAMELESS = {
+    "no id": f'{{"jsonrpc":"2.0","result":{WELL}}}\n',
+    "null as id": f'{{"jsonrpc":"2.0","id":null,"result":{WELL}}}\n',
+    "an empty list as id": f'{{"jsonrpc":"2.0","id":[],"result":{WELL}}}\n',
+    "an id that nobody asked with": f'{{"jsonrpc":"2.0","id":9999,"result":{WELL}}}\n',
+    "cut before the id": '{"jsonrpc":"2.0","resu\n',
+    "single quotes": "{'jsonrpc': '2.0', 'result': {}}\n",
+}
+
+
+@pytest.mark.parametrize("said", NAMELESS.values(), ids=NAMELESS.keys())
+async def test_an_answer_without_an_id_ends_the_one_open_request_and_not_as_a_success(
+    tmp_path: Path, said: str
+) -> None:
+    async with serving(tmp_path, saying(tmp_path, tools_call=said)) as stand:
+        with pytest.raises(ToolError, match="The MCP server odd could not take the call"):
+            await stand.call("echo")
+    assert stand.said == []
+
+
+NOISE = [
+    "{broken\n",
+    "{ name: 'x',\n  id: $ID\n}\n",
+    '{"level":"info","msg":"called","id":"$IDabc"}\n',
+    "[WARN] half a list [\n",
+    "[\n",
+    "[1, 2]\n",
+    '"$ID"\n',
+    "$ID\n",
+]
+
+
+@pytest.mark.parametrize("noise", NOISE)
+async def test_what_is_no_answer_ends_no_request(tmp_path: Path, noise: str) -> None:
+    said = f'{noise}{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}\n'
+    async with serving(tmp_path, saying(tmp_path, tools_call=said)) as stand:
+        assert (await stand.call("echo")).text == "well"
+
+
+async def test_utf_16_is_read_as_far_as_it_is_ascii(tmp_path: Path) -> None:
+    said = f'{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}\r\n'.encode("utf-16-le")
+    text = said.replace("$ID".encode("utf-16-le"), b"$ID").decode("latin-1")
+    spec = saying(tmp_path, start="\xff\xfe", tools_call=text)
+    async with serving(tmp_path, spec) as stand:
+        assert (await stand.call("echo")).text == "well"
+
+
 async def test_a_byte_order_mark_before_the_first_word_is_left_out(tmp_path: Path) -> None:
     mark = "\xef\xbb\xbf"
     async with serving(tmp_path, saying(tmp_path, start=mark)) as stand:
@@ -268,7 +381,8 @@ async def test_over_http_as_well(
         if asked.method != "tools/call":
             return answered(asked)
         raw = said.removeprefix("Starting\n").replace("$ID", str(asked.id)).encode("latin-1")
-        return body(raw) if kind == "body" else events(b"data: " + raw.strip() + b"\n\n")
+        lines = raw.strip().replace(b"\n", b"\ndata: ")
+        return body(raw) if kind == "body" else events(b"data: " + lines + b"\n\n")
 
     async with RawHttp(answer) as http, serving(tmp_path, http.spec("odd")) as stand:
         if text is None:

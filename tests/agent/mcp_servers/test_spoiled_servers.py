@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -13,8 +14,9 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from agent.content.images import is_image
+from agent.mcp_servers.framing import Framing
 from agent.mcp_servers.heard import Heard, _greeting
-from agent.mcp_servers.messages import read_messages
+from agent.mcp_servers.messages import SAID, OpenRequests, read_messages
 from agent.mcp_servers.pages import read_page
 from agent.mcp_servers.results import tool_result
 from agent.tools import ToolError
@@ -218,6 +220,67 @@ def test_whatever_answers_a_request_over_http_ends_it(line: tuple[Any, bytes], a
         and ("id" in message or "result" in message)
     ):
         assert not message.get("id") or found[0]["id"] == asked
+
+
+@st.composite
+def written(draw: st.DrawFn) -> tuple[list[Any], list[bytes]]:
+    """Messages, and the reads in which they come: each in a form of its own, cut anywhere."""
+    messages = draw(st.lists(st.sampled_from(LINES), max_size=4))
+    data = draw(st.sampled_from([b"", b"Starting [1/2]\n", b"\r\n", b"{ a: [\n"]))
+    for message in messages:
+        indent = draw(st.sampled_from([None, 1, 4]))
+        text = json.dumps(message, ensure_ascii=draw(st.booleans()), indent=indent)
+        text = text.replace("\n", draw(st.sampled_from(["\n", "\r\n", "\n\n"])))
+        before, after = draw(st.sampled_from([("", "\n"), ("\n", ""), ("", "\r\n"), (" ", " \n")]))
+        data += f"{before}{text}{after}".encode()
+    at = sorted(draw(st.lists(st.integers(0, len(data)), max_size=6)))
+    cuts = [0, *at, len(data)]
+    return messages, [data[a:b] for a, b in itertools.pairwise(cuts)]
+
+
+def as_read(message: Any) -> Any:
+    """Returns a whole message as our readers return it, which mark an error as the server's."""
+    if "error" not in message:
+        return message
+    return {**message, "error": {**message["error"], "data": {SAID: True}}}
+
+
+def texts_of(reads: list[bytes]) -> list[bytes]:
+    framing = Framing(10_000)
+    return [*(text for read in reads for text in framing.read(read)), *framing.end()]
+
+
+@given(written())
+def test_messages_are_found_however_they_are_written(case: tuple[list[Any], list[bytes]]) -> None:
+    messages, reads = case
+    found = [each for text in texts_of(reads) for each in read_messages(text)]
+    assert found == [as_read(message) for message in messages]
+
+
+@given(st.lists(st.binary(max_size=60), max_size=8), st.sampled_from(LINES))
+def test_no_bytes_before_it_take_a_whole_message_away(reads: list[bytes], message: Any) -> None:
+    if any(b'"' in read for read in reads):
+        return  # they may begin a string
+    line = b"\n" + json.dumps(message).encode() + b"\n"
+    found = [each for text in texts_of([*reads, line]) for each in read_messages(text)]
+    assert as_read(message) in found
+
+
+@given(st.lists(spoiled(LINES), max_size=6), st.lists(st.integers(0, 9), max_size=3))
+def test_an_answer_ends_an_open_request_or_none(answers: list[Any], asked: list[int]) -> None:
+    requests = OpenRequests()
+    for id in asked:
+        requests.ask({"id": id, "method": "x"})
+    ended = []
+    for each in answers:
+        for message in read_messages(json.dumps(each)):
+            matched = requests.matched(message)
+            if matched is not None and "method" not in matched:
+                assert matched["id"] in asked
+                assert "error" in matched or matched["id"] == message["id"] or message["id"]
+                ended.append(matched["id"])
+    whole = {each["id"] for each in answers if each in LINES and "result" in each}
+    assert whole & {*asked} <= {*ended}
 
 
 @given(st.binary(max_size=200))
