@@ -9,7 +9,7 @@
     http_connection     sends the request and receives the lines of the answer (direct_stream)
     event_body          finds the events in these lines
     chat_form           reads events in OpenAI's form into a partial_completion
-    anthropic_form      reads events in Anthropic's form into one
+    anthropic_form      reads events in Anthropic's form into one; responses_form in OpenAI's newer
     library             LiteLLM; no other module imports it
     library_stream      LiteLLM's own stream, for providers whose answers have another form
 

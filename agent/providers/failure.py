@@ -2,7 +2,8 @@
 
 Invariants
 - What the provider's server says itself follows our sentence as a quotation: masked, in one line,
-  of bounded length. It contains no words of a library, and of a URL only the host.
+  of bounded length. It contains no words of a library, and of a URL only the host. A library's
+  words are told only where no server was asked, and under its name.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ _BUSY = frozenset([408, 425, 429])
 
 
 class Failure(Exception):
-    """One attempt at a model call failed. `text`: what the provider or a library said."""
+    """One attempt at a model call failed.
+
+    `text`: what the provider or a library said. `by`: the library, if these are its own words.
+    """
 
     def __init__(
         self,
@@ -61,12 +65,14 @@ class Failure(Exception):
         text: str = "",
         status: int | None = None,
         retry_after: float | None = None,
+        by: str = "",
     ) -> None:
         text = mended(text)
         super().__init__(f"{fault} {status or ''} {text[:_KEPT]}")
         self.fault = fault
         self.text = text
         self.status = status
+        self.by = by
         #: seconds after which the provider wants the next attempt; None if it doesn't say
         self.retry_after = retry_after
 
@@ -224,7 +230,9 @@ def model_error(
     sentence = _sentence(failure, place, seconds)
     told = words_of(failure.text, mask) if failure.fault in ("answer", "given_up") else ""
     if told:
-        sentence = f'{sentence.removesuffix(_SEE_LOG)} The server says: "{told}"'
+        who = failure.by or "The server"
+        told = _PATH.sub("[path]", told) if failure.by else told
+        sentence = f'{sentence.removesuffix(_SEE_LOG)} {who} says: "{told}"'
     error = ModelError(sentence, failure.kind, failure.window, failure.retry_after)
     error.may_be_context = failure.may_be_context
     return error
@@ -254,6 +262,8 @@ def _sentence(failure: Failure, place: Place, seconds: float) -> str:
         return f"{at} can't be reached: check {check}."
     if failure.no_credit:
         return f"The account at {name} has no credit left: add some, or choose another model."
+    if failure.by and failure.kind in ("other", "unreachable"):
+        return f"{failure.by} could not ask {at}: choose another model if that can't be mended."
     return _SENTENCES[failure.kind].format(
         at=at,
         name=name,
@@ -269,6 +279,8 @@ def _minutes(seconds: float | None) -> str:
     return "a minute" if minutes <= 1 else f"{minutes} minutes"
 
 
+#: matches a path in a library's words
+_PATH = re.compile(r"(?<![\w:/])(?:/[\w.@+-]+){2,}")
 #: the end of a sentence that no words of the server follow
 _SEE_LOG = " The log says why."
 _SENTENCES: dict[ErrorKind, str] = {

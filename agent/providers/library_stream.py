@@ -1,7 +1,7 @@
 """Asks a model through LiteLLM's own stream.
 
 It serves the providers whose answers have a form that this package does not read: Gemini, Bedrock,
-Vertex, Azure, Ollama, and OpenAI's Responses. It takes 700 us a chunk (1,400 a second), most of it
+Vertex, Azure and Ollama. It takes 700 us a chunk (1,400 a second), most of it
 for objects that are built, copied and dumped for logging, which no setting prevents.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -17,7 +17,7 @@ import anyio
 
 from agent.model import Message, ToolSpec
 from agent.providers import http_connection, library
-from agent.providers.failure import Failure, seconds_to_wait
+from agent.providers.failure import Failure, Fault, seconds_to_wait
 from agent.providers.http_connection import failures
 from agent.providers.outgoing import Target, outgoing
 from agent.providers.request import options
@@ -34,7 +34,7 @@ async def events(
 
     `silence`: seconds without a chunk after which it fails. Raises Failure.
     """
-    with failures("unreachable", silence), _told():
+    with failures("unreachable", silence), _told(asking=True):
         own = deepcopy([*tools])  # a copy, since for some providers LiteLLM changes the schemas
         wanted = {"api_key": target.key, **dict(target.parameters), **options(target, own)}
         stream = await library.load().acompletion(
@@ -49,7 +49,7 @@ async def events(
     source = _Source(stream)
     async with contextlib.aclosing(stream):
         while True:
-            with failures("broken", silence), _told():
+            with failures("broken", silence), _told(asking=False):
                 chunk = await anext(stream, None)
             if chunk is None:
                 return
@@ -105,31 +105,48 @@ _NO_WAY = frozenset(
 
 
 @contextlib.contextmanager
-def _told() -> Any:
-    """Turns LiteLLM's exception for a provider's error answer into a Failure with its status."""
+def _told(*, asking: bool) -> Any:
+    """Turns LiteLLM's exception into a Failure that has the server's words, or none.
+
+    The words are the server's if they came with an HTTP status, or as an error in a stream.
+    `asking`: no stream has come yet. Then other words are LiteLLM's own.
+    """
     try:
         yield
     except Exception as error:
         status = getattr(error, "status_code", None)
+        causes = list(_causes(error))
         if not isinstance(status, int) or type(error).__name__ == "APIConnectionError":
             raise
-        if _has_no_way(error):
+        if any(type(cause).__name__ in _NO_WAY for cause in causes):
+            # LiteLLM gives some of them the status 500, which no server has sent.
             raise Failure("unreachable", type(error).__name__) from error
-        headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        text = f"{type(error).__name__}: {error}"
-        raise Failure("answer", text, status, seconds_to_wait(headers)) from error
+        for cause in causes:
+            response: Any = getattr(cause, "response", None)
+            if body := _body(response):
+                wait = seconds_to_wait(response.headers)
+                raise Failure("answer", body, response.status_code, wait) from error
+        if asking:
+            raise Failure("answer", f"{error}".partition("\n")[0], status, by="LiteLLM") from error
+        made_by = type(causes[-1]).__module__.partition(".")[0]
+        if made_by in ("litellm", "openai"):
+            raise Failure("answer", f"{causes[-1]}", status) from error
+        fault: Fault = "broken" if made_by in ("httpx", "httpcore", "aiohttp") else "garbage"
+        raise Failure(fault, type(causes[-1]).__name__) from error
 
 
-def _has_no_way(error: BaseException) -> bool:
-    """Returns True for an error whose cause is that the server can't be reached.
-
-    LiteLLM gives some of them the status 500, which no server has sent.
-    """
-    cause: BaseException | None = error
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yields an error and what it comes from."""
     seen = list[BaseException]()
+    cause: BaseException | None = error
     while cause is not None and cause not in seen:
-        if type(cause).__name__ in _NO_WAY:
-            return True
+        yield cause
         seen.append(cause)
         cause = cause.__cause__ or cause.__context__
-    return False
+
+
+def _body(response: Any) -> str:
+    try:
+        return str(response.text) if response is not None else ""
+    except Exception:  # it was not read
+        return ""

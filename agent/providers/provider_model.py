@@ -58,7 +58,15 @@ from agent.providers.known_providers import PROVIDERS
 from agent.providers.outgoing import Target
 from agent.providers.partial_completion import Form, PartialCompletion
 from agent.providers.proxies import proxy_variable
-from agent.providers.request import DIRECT, Request, build, needs_responses
+from agent.providers.request import (
+    DIRECT,
+    AnswerForm,
+    Request,
+    build,
+    build_responses,
+    needs_responses,
+)
+from agent.providers.responses_form import ResponsesForm
 from agent.providers.retry import Retry
 
 _log = logging.getLogger(__name__)
@@ -142,7 +150,7 @@ class ProviderModel:
         attempts, began = 0, monotonic()
         while True:
             attempts += 1
-            form = AnthropicForm() if _is_anthropic(call) else ChatForm()
+            form = _FORMS[call.request.form if call.request else "chat"]()
             try:
                 await _read(self._events(call, messages, tools), form, on_token)
             except Failure as failure:
@@ -219,12 +227,19 @@ class ProviderModel:
         if not self._direct or target.provider not in DIRECT:
             return None
         try:
-            return None if needs_responses(target, tools) else build(target, messages, tools)
+            builds = build_responses if needs_responses(target, tools) else build
+            return builds(target, messages, tools)
         except Exception:  # LiteLLM's own stream may know a way, or fails with a reason
             _log.info("no request for %s could be built", self.id, exc_info=True)
             return None
 
 
+#: what reads an answer of a form; LiteLLM's own stream has that of chat completions
+_FORMS: dict[AnswerForm, Callable[[], Form]] = {
+    "chat": ChatForm,
+    "messages": AnthropicForm,
+    "responses": ResponsesForm,
+}
 _GREETING: tuple[Message, ...] = ({"role": "user", "content": "hello"},)
 
 
@@ -320,10 +335,6 @@ def _completion(answer: PartialCompletion, call: _Call) -> Completion:
     # LiteLLM's own stream calls all reasoning `reasoning_content`, whoever sent it.
     as_sent = call.request is not None or library.speaks_openai(target.provider)
     return answer.completion(usage, target.signs_as, target.sender if as_sent else "")
-
-
-def _is_anthropic(call: _Call) -> bool:
-    return call.request is not None and call.target.provider == "anthropic"
 
 
 def _host(url: str) -> str:

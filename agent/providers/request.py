@@ -11,7 +11,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -35,11 +36,16 @@ DIRECT = {
 _OWN_THINKING = frozenset(["anthropic", "ollama", "ollama_chat"])
 
 
+#: the form of an answer
+AnswerForm = Literal["chat", "messages", "responses"]
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     url: str
     headers: dict[str, str]
     body: bytes
+    form: AnswerForm
 
 
 def options(target: Target, tools: Sequence[ToolSpec]) -> dict[str, Any]:
@@ -81,7 +87,56 @@ def build(target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]
         headers["authorization"] = f"Bearer {key}"
     body = config.transform_request(messages=sent, headers=headers, **common)
     url = config.get_complete_url(api_base=base, api_key=key, stream=True, **common)
-    return Request(_with_path(url, target.provider), headers, _json({**body, "stream": True}))
+    form: AnswerForm = "messages" if target.provider == "anthropic" else "chat"
+    return Request(_with_path(url, target.provider), headers, _json({**body, "stream": True}), form)
+
+
+def build_responses(
+    target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]
+) -> Request:
+    """Builds the HTTP request for OpenAI's Responses.
+
+    Blocks for some milliseconds. Raises what LiteLLM raises.
+    """
+    utils, types = library.part("utils"), library.part("types.utils")
+    bridge = library.part("completion_extras.litellm_responses_transformation.transformation")
+    router = library.part("types.router")
+    provider = types.LlmProviders(target.provider)
+    config = utils.ProviderConfigManager.get_provider_responses_api_config(
+        model=target.model, provider=provider
+    )
+    sent = outgoing(messages, target)
+    wanted = utils.get_optional_params(
+        model=target.model,
+        custom_llm_provider=target.provider,
+        messages=sent,
+        **options(target, tools),
+    )
+    asked = bridge.LiteLLMResponsesTransformationHandler().transform_request(
+        model=target.model,
+        messages=sent,
+        optional_params=wanted,
+        litellm_params={},
+        headers={},
+        litellm_logging_obj=SimpleNamespace(),
+    )
+    ours = {name: asked[name] for name in asked if name not in _NOT_SENT}
+    own = router.GenericLiteLLMParams(api_key=target.key, api_base=target.base_url)
+    headers = config.validate_environment(headers={}, model=target.model, litellm_params=own)
+    body = config.transform_responses_api_request(
+        model=target.model,
+        input=asked["input"],
+        response_api_optional_request_params=ours,
+        litellm_params=own,
+        headers=headers,
+    )
+    base = target.base_url or DIRECT[target.provider]
+    url = config.get_complete_url(api_base=base, litellm_params={})
+    return Request(url, headers, _json({**body, "stream": True}), "responses")
+
+
+#: what LiteLLM puts into a request for itself, and what is given apart
+_NOT_SENT = ("model", "input", "client", "litellm_logging_obj")
 
 
 def _with_path(url: str, provider: str) -> str:

@@ -174,3 +174,83 @@ MESSAGES: dict[str, Events] = {
     ),
     "a limit": messages(({"type": "text", "text": ""}, [text_delta("We")]), end="max_tokens"),
 }
+
+
+def responses(*items: tuple[dict[str, Any], list[str]], end: str = "completed") -> Events:
+    """Events of OpenAI's Responses; each item is whole, and comes with the pieces of its text."""
+    base: dict[str, Any] = {"id": "resp_1", "object": "response", "created_at": 1764200000}
+    events: Events = [
+        {"type": "response.created", "response": {**base, "status": "in_progress", "output": []}}
+    ]
+    for index, (item, pieces) in enumerate(items):
+        events += _item(index, item, pieces)
+    usage = {
+        "input_tokens": 112,
+        "output_tokens": 42,
+        "input_tokens_details": {"cached_tokens": 64},
+    }
+    whole = {**base, "status": end, "output": [item for item, _ in items], "usage": usage}
+    if end == "incomplete":
+        whole["incomplete_details"] = {"reason": "max_output_tokens"}
+    events.append({"type": f"response.{end}", "response": whole})
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def _item(index: int, item: dict[str, Any], pieces: list[str]) -> Events:
+    at = {"output_index": index, "item_id": item["id"]}
+    begun = {**item, "content": [], "summary": [], "arguments": "", "status": "in_progress"}
+    whole: dict[str, Any]
+    match item["type"]:
+        case "function_call":
+            kind, whole = "function_call_arguments", {"arguments": item["arguments"]}
+        case "reasoning":
+            kind, whole = "reasoning_summary_text", {"text": item["summary"][0]["text"]}
+            at = {**at, "summary_index": 0}
+        case _:
+            (part,) = item["content"]
+            kind = part["type"]
+            name = "refusal" if kind == "refusal" else "text"
+            at, whole = {**at, "content_index": 0}, {name: part[name]}
+    names = ("id", "type", "status", "role", "name", "call_id")
+    begun = {name: value for name, value in begun.items() if name in names}
+    events: Events = [
+        {"type": "response.output_item.added", "output_index": index, "item": begun},
+        *({"type": f"response.{kind}.delta", **at, "delta": piece} for piece in pieces),
+        {"type": f"response.{kind}.done", **at, **whole},
+    ]
+    if "content_index" in at:
+        events.append({"type": "response.content_part.done", **at, "part": item["content"][0]})
+    return [*events, {"type": "response.output_item.done", "output_index": index, "item": item}]
+
+
+def said(text: str, kind: str = "output_text") -> dict[str, Any]:
+    """A message as an item."""
+    part = {"type": kind, "refusal" if kind == "refusal" else "text": text}
+    return {"id": "msg_1", "type": "message", "role": "assistant", "content": [part]}
+
+
+def called(number: int, name: str, arguments: str) -> dict[str, Any]:
+    """A call as an item."""
+    ids = {"id": f"fc_{number}", "call_id": f"call_{number}"}
+    return {**ids, "type": "function_call", "name": name, "arguments": arguments}
+
+
+THOUGHT: dict[str, Any] = {
+    "id": "rs_1",
+    "type": "reasoning",
+    "summary": [{"type": "summary_text", "text": "Hm, x."}],
+    "encrypted_content": "c2ln",
+}
+RESPONSES: dict[str, Events] = {
+    "OpenAI": responses(
+        (THOUGHT, ["Hm, ", "x."]),
+        (said("I look into it: é→"), ["I look", " into it: é→"]),
+        (called(0, "read_file", '{"path": "x"}'), ['{"path"', ': "x"}']),
+        (called(1, "search", '{"query": "y"}'), ['{"query": "y"}']),
+    ),
+    "a refusal": responses((said("I can't help.", "refusal"), ["I can't", " help."])),
+    "a limit": responses((said("We"), ["We"]), end="incomplete"),
+    "nothing in pieces": responses(
+        (THOUGHT, []), (said("Well, x."), []), (called(0, "read_file", '{"path": "x"}'), [])
+    ),
+}

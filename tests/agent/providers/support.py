@@ -12,6 +12,8 @@ from agent.providers.retry import Retry
 from tests.agent.support import Tokens
 
 OPENAI, ANTHROPIC = "openai/gpt-4o", "anthropic/claude-sonnet-4-5"
+#: takes tools only in OpenAI's Responses, if it is to think
+RESPONDING = "openai/gpt-6-astra"
 BOTH = pytest.mark.parametrize("name", [OPENAI, ANTHROPIC])
 
 ASK: list[Message] = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hi"}]

@@ -1,6 +1,7 @@
 """LiteLLM's own stream, which the providers get whose answers have another form."""
 
 import os
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,18 @@ from tests.agent.providers.support import (
 from tests.agent.providers.test_cancel import Asking
 from tests.agent.providers.test_failures import REFUSALS
 from tests.agent.support import Tokens
-from tests.support.model_replies import Call, Count, Cut, Gate, More, Raw, Status, Text, Think
+from tests.support.model_replies import (
+    Call,
+    Count,
+    Cut,
+    Event,
+    Gate,
+    More,
+    Raw,
+    Status,
+    Text,
+    Think,
+)
 from tests.support.model_server import ModelServer
 
 #: LiteLLM looks into its own objects in a way that their library advises against
@@ -221,3 +233,49 @@ async def test_litellm_is_given_the_credentials_of_aws_that_the_file_of_keys_has
     await fails(model)
     assert (asked["aws_access_key_id"], asked["aws_secret_access_key"]) == ("id", "secret")
     assert asked["aws_region_name"] == "eu-west-1"
+
+
+# who said it
+
+TOO_HOT = {"code": 503, "message": "it is too hot", "status": "UNAVAILABLE"}
+
+
+@pytest.mark.parametrize("name", ["gemini/gemini-2.5-pro", OPENAI])
+async def test_an_error_in_a_stream_is_told_in_the_server_s_words_alone(
+    server: ModelServer, open_model: Open, name: str
+) -> None:
+    server.say(Text("Hel"), Event({"error": TOO_HOT}))
+    error = await fails(open_model(name, direct=False))
+    assert re.search(r'The server says: "(UNAVAILABLE - |UNKNOWN - )?it is too hot"$', str(error))
+
+
+NONSENSE: list[tuple[str, Any]] = [
+    ("gemini/gemini-2.5-pro", {"candidates": 7}),
+    ("gemini/gemini-2.5-pro", {"candidates": [{"content": {"parts": [{"functionCall": 7}]}}]}),
+    ("gemini/gemini-2.5-pro", {"candidates": [{"content": 7}]}),
+]
+
+
+@pytest.mark.parametrize(("name", "event"), NONSENSE)
+async def test_what_litellm_can_t_read_is_told_without_its_words(
+    server: ModelServer, open_model: Open, name: str, event: Any
+) -> None:
+    server.say(Text("Hel"), Event(event))
+    error = await fails(open_model(name, direct=False, retry=Retry(attempts=1)))
+    assert "can't be read" in str(error)
+    assert "says" not in str(error)
+
+
+async def test_words_of_litellm_s_own_are_told_under_its_name(
+    server: ModelServer, open_model: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    litellm = library.load()
+
+    async def acompletion(**options: Any) -> None:
+        said = "Missing credentials in /home/somebody/key.json\nTraceback (most recent call last):"
+        raise litellm.BadRequestError(said, "gemini-2.5-pro", "gemini")
+
+    monkeypatch.setattr(litellm, "acompletion", acompletion)
+    error = str(await fails(open_model("gemini/gemini-2.5-pro")))
+    assert error.startswith("LiteLLM could not ask gemini (127.0.0.1:")
+    assert error.endswith('LiteLLM says: "Missing credentials in [path]"')

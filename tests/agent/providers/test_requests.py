@@ -79,6 +79,22 @@ async def test_it_is_what_litellm_would_send(
     assert "could be built" not in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
+async def test_a_request_for_responses_is_what_litellm_would_send(
+    server: ModelServer, open_model: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for direct in (True, False):
+        server.say(Text("Hello"))
+        model = open_model("openai/gpt-6-astra", direct=direct, thought_level="low")
+        await answer(model, LONG)
+    ours, theirs = server.requests
+    assert (ours.path, ours.body) == (theirs.path, theirs.body)
+    assert ours.path == "/v1/responses"
+    assert told(ours) == told(theirs)
+    assert "could be built" not in caplog.text
+
+
 @BOTH
 async def test_the_model_gets_the_messages_the_tools_and_the_key(
     server: ModelServer, open_model: Open, name: str

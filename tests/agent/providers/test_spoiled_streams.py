@@ -18,9 +18,10 @@ from agent.providers.chat_form import ChatForm
 from agent.providers.failure import Failure
 from agent.providers.outgoing import Target
 from agent.providers.partial_completion import Form
+from agent.providers.responses_form import ResponsesForm
 from agent.providers.stops import read_end
-from tests.agent.providers.recordings import CHAT, MESSAGES
-from tests.agent.providers.support import ANTHROPIC, ASK, OPENAI, TOOLS, Open
+from tests.agent.providers.recordings import CHAT, MESSAGES, RESPONSES
+from tests.agent.providers.support import ANTHROPIC, ASK, OPENAI, RESPONDING, TOOLS, Open
 from tests.agent.support import Tokens
 from tests.support.model_replies import Body, Call, Count, More, Text, Think
 from tests.support.model_server import ModelServer
@@ -45,6 +46,17 @@ def texts_of_messages(event: Any) -> Iterator[str]:
         return
     if delta.get("type") == "text_delta" and isinstance(delta.get("text"), str):
         yield delta["text"]
+
+
+def texts_of_responses(event: Any) -> Iterator[str]:
+    kinds = ("response.output_text.delta", "response.refusal.delta")
+    is_piece = isinstance(event, dict) and event.get("type") in kinds
+    if is_piece and isinstance(event.get("delta"), str):
+        yield event["delta"]
+
+
+def no_reasons(event: Any) -> Iterator[Any]:
+    yield from ()
 
 
 def reasons_of_chat(event: Any) -> Iterator[Any]:
@@ -92,7 +104,7 @@ def judge(
     ended = [read_end(reason).stop for event in events[:heard] for reason in reasons(event)]
     if "refusal" in ended:
         assert said.stop == "refusal"
-    json.dumps([said.text, said.reasoning, said.provider]).encode()
+    json.dumps([said.text, said.reasoning, said.provider], ensure_ascii=False).encode()
     return said
 
 
@@ -110,7 +122,17 @@ def test_a_spoiled_answer_in_the_form_of_messages_keeps_what_is_readable(
     judge(AnthropicForm(), events, texts_of_messages, reasons_of_messages)
 
 
-@pytest.mark.parametrize(("form", "recordings"), [(ChatForm, CHAT), (AnthropicForm, MESSAGES)])
+@given(spoiled([*RESPONSES.values()]))
+def test_a_spoiled_answer_in_the_form_of_responses_keeps_what_is_readable(
+    events: list[Any],
+) -> None:
+    judge(ResponsesForm(), events, texts_of_responses, no_reasons)
+
+
+FORMS = [(ChatForm, CHAT), (AnthropicForm, MESSAGES), (ResponsesForm, RESPONSES)]
+
+
+@pytest.mark.parametrize(("form", "recordings"), FORMS)
 def test_the_recordings_are_read_whole(form: Any, recordings: dict[str, list[Any]]) -> None:
     for events in recordings.values():
         reading = form()
@@ -181,9 +203,17 @@ def bodies(draw: st.DrawFn, recordings: list[Any], end: bytes) -> bytes:
     return body
 
 
+#: the level with which a model is asked for Responses
+LEVELS = {RESPONDING: "low"}
+
+
 @pytest.mark.parametrize(
     ("name", "recordings", "end"),
-    [(OPENAI, CHAT, b"data: [DONE]\n\n"), (ANTHROPIC, MESSAGES, b"")],
+    [
+        (OPENAI, CHAT, b"data: [DONE]\n\n"),
+        (ANTHROPIC, MESSAGES, b""),
+        (RESPONDING, RESPONSES, b""),
+    ],
 )
 async def test_any_body_is_an_answer_or_an_error_of_ours(
     server: ModelServer, open_model: Open, name: str, recordings: dict[str, Any], end: bytes
@@ -201,7 +231,9 @@ async def test_any_body_is_an_answer_or_an_error_of_ours(
         tokens = Tokens()
         try:
             with anyio.fail_after(5):
-                said = await open_model(name).complete(ASK, TOOLS, tokens)
+                said = await open_model(name, thought_level=LEVELS.get(name)).complete(
+                    ASK, TOOLS, tokens
+                )
         except ModelError:
             continue
         told = (part for part in tokens.told if isinstance(part, Part) and part.kind == "text")
