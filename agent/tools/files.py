@@ -35,7 +35,7 @@ def open_regular(place: Place) -> BinaryIO:
     Raises ToolError, FileNotFoundError.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
-    name = place.real.name
+    name = place.real.name or "."  # of the root
     try:
         with open_folder(place.real.parent) as at:
             # Before opening: to open a device may have an effect.
@@ -113,6 +113,8 @@ async def change(place: Place, before: Text | None, after: Text, context: ToolCo
     data = after.encode()
     if len(data) > MAX_TEXT:
         raise ToolError(f"{place.given} would be longer than {MAX_TEXT} bytes.")
+    if decode(data) is None:
+        raise ToolError(f"{place.given} would be a binary file: it would have a null byte.")
     if (await still(place, context)).names > 1 and place.names < 2:
         raise more_names(place)
     if await read_to_change(place, context) != before:

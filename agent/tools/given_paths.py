@@ -15,6 +15,7 @@ from agent.tools import ToolError
 
 _HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?=/|$)")
 _ADDRESS = re.compile(r"file:(?://([^/]*))?(.*)", re.IGNORECASE | re.DOTALL)
+_OTHER_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*:)//", re.IGNORECASE)
 _HERE = ("", "localhost", "127.0.0.1", "[::1]")
 #: what begins the part of a glob that no file is named by
 _MAGIC = re.compile(r"[*?\[{\\]")
@@ -23,8 +24,11 @@ _MAGIC = re.compile(r"[*?\[{\\]")
 def meant(path: str, cwd: Path) -> str:
     """Returns the path that is meant, absolute or relative to `cwd`. It may look at the disk.
 
-    Raises ToolError for an address on another machine.
+    Raises ToolError for an address of no file, or on another machine.
     """
+    address = _OTHER_ADDRESS.match(path)
+    if address and address[1].lower() != "file:" and not _is_there(cwd / address[1]):
+        raise ToolError(f"{path} is an address and no path.")
     if found := _ADDRESS.fullmatch(path):
         path = _of_address(path, found[1], found[2], cwd)
     if _HOME.match(path):

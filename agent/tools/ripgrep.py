@@ -123,7 +123,9 @@ async def _start(
                 stderr=subprocess.PIPE,
                 pass_fds=kept,
             )
-    except (OSError, ValueError) as error:  # ValueError: a null byte among the arguments
+    except ValueError as error:
+        raise ToolError("A null byte can't be searched for.") from error
+    except OSError as error:
         raise ToolError("ripgrep could not be started.") from error
     finally:
         os.close(read)

@@ -1,5 +1,7 @@
 """A text file as it is on the disk, and as the model sees it: with LF, without byte order mark.
 
+A file whose lines all end with CR is seen with LF, too.
+
 Invariants
 - Everything that an edit does not name stays the same to the byte: line ends, encoding, mark, and
   bytes that are not of the encoding. The model sees each of those as U+FFFD. Where it repeats one,
@@ -59,14 +61,20 @@ class Text:
     @property
     def lf(self) -> str:
         """The text as the model sees it."""
-        text = self.raw.replace("\r\n", "\n")
+        text = self.raw.replace(*(("\r", "\n") if self._has_cr_alone else ("\r\n", "\n")))
         return _KEPT.sub(_ODD, text) if self.odd else text
 
     @property
     def line_end(self) -> str:
         """The line end of most lines."""
+        if self._has_cr_alone:
+            return "\r"
         crlf = self.raw.count("\r\n")
         return "\r\n" if 2 * crlf > self.raw.count("\n") else "\n"
+
+    @property
+    def _has_cr_alone(self) -> bool:
+        return "\n" not in self.raw and "\r" in self.raw
 
     @property
     def digest(self) -> str:
@@ -198,7 +206,7 @@ def replaced(
     if limit is not None and len(text.raw) + len(found) * (len(new) - len(old)) > limit:
         raise ToolError(f"The file would be longer than {limit} characters.")
     crlf = _crlf_places(text.raw)
-    by_end = {end: _with_ends(new, end) for end in ("\n", "\r\n")}
+    by_end = {end: _with_ends(new, end) for end in ("\n", "\r\n", "\r")}
     own_end = text.line_end
     pieces, done = [], 0
     for place in found:
