@@ -67,7 +67,9 @@ class ChatForm:
         parts: list[Part] = []
         if delta := choice.get("delta"):
             parts += self._read_delta(delta)
-        elif (message := choice.get("message")) and not self._repeats(message, whole=whole):
+        elif (message := choice.get("message")) and self._repeats(message, whole=whole):
+            parts += self._rest_of(message)
+        elif message:
             parts += self._read_delta(message)
             self.whole = self.whole or (whole and bool(parts))
         elif text := words(choice.get("text")):
@@ -92,6 +94,17 @@ class ChatForm:
         """Returns True for a message that has all over again what was told in pieces."""
         same = words(members(message).get("content")) == self.partial.text
         return self.partial.begun and (whole or same)
+
+    def _rest_of(self, message: Any) -> list[Part]:
+        """Adds what a whole message has more than what was told in pieces."""
+        parts: list[Part] = []
+        text, told = words(members(message).get("content")), self.partial.text
+        if text != told and text.startswith(told):
+            parts.append(self.partial.add_text(text[len(told) :]))
+        if not self.partial.calls:
+            calls = objects(members(message).get("tool_calls"))
+            parts += [self._read_call(call) for call in calls]
+        return parts
 
     def _read_delta(self, delta: Any) -> list[Part]:
         if not isinstance(delta, dict):

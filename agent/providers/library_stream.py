@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 
+from agent.loose import members, objects, words
 from agent.model import Message, ToolSpec
 from agent.providers import http_connection, library
 from agent.providers.failure import Failure, Fault, seconds_to_wait
@@ -65,12 +66,14 @@ class _Source:
 
     def __init__(self, stream: Any) -> None:
         self.deadline = math.inf
+        self._ended = False
         self._stream = stream
         self._source: Any = stream.completion_stream
         make: Any = getattr(stream, "make_call", None)
 
         async def made(**options: Any) -> Any:
             self._source = await make(**options)
+            self._watch()
             return self if hasattr(self._source, "__aiter__") else self._source
 
         if hasattr(self._source, "__aiter__"):
@@ -82,8 +85,21 @@ class _Source:
         self._chunks = aiter(self._source)
         return self
 
+    def _watch(self) -> None:
+        """Looks at the events that LiteLLM parses: for Gemini it keeps no reason to stop."""
+        parse: Any = getattr(self._source, "chunk_parser", None)
+
+        def parsed(chunk: Any, *more: Any, **options: Any) -> Any:
+            candidates = objects(members(chunk).get("candidates"))
+            self._ended = self._ended or any(words(c.get("finishReason")) for c in candidates)
+            return parse(chunk, *more, **options)
+
+        if parse is not None:
+            self._source.chunk_parser = parsed
+
     async def __anext__(self) -> Any:
-        if self.deadline == math.inf and self._stream.received_finish_reason:
+        ended = self._ended or self._stream.received_finish_reason
+        if self.deadline == math.inf and ended:
             self.deadline = anyio.current_time() + http_connection.AFTER_END
         with anyio.CancelScope(deadline=self.deadline):
             return await anext(self._chunks)

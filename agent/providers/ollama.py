@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from agent.loose import count, members, objects, words
 from agent.model import ModelInfo
 from agent.providers import http_connection
 from agent.providers.outgoing import Target
@@ -50,13 +51,14 @@ class Ollama:
         except Exception as error:  # any error of the HTTP library, or of a malformed answer
             _log.info("Ollama said nothing of %s: %r", target.model, error)
             running = {}
-        for each in running.get("models") or ():
-            if each.get("name") in (key[1], f"{key[1]}:latest") and each.get("context_length"):
-                self._loaded[key] = int(each["context_length"])
+        for each in objects(running.get("models")):
+            window = count(each.get("context_length"))
+            if window and each.get("name") in (key[1], f"{key[1]}:latest"):
+                self._loaded[key] = window
         shown = self._shown.get(key)
-        if shown is None or (window := self._loaded.get(key)) is None:
+        if shown is None or (loaded := self._loaded.get(key)) is None:
             return shown
-        return ModelInfo(window, shown.takes_images, shown.thought_levels)
+        return ModelInfo(loaded, shown.takes_images, shown.thought_levels)
 
 
 async def _ask(
@@ -78,12 +80,13 @@ async def _ask(
 
 def _shown(answer: Mapping[str, Any]) -> ModelInfo:
     """Parses the answer to `/api/show` (github.com/ollama/ollama, docs/api.md)."""
-    about = answer.get("model_info") or {}
+    about = members(answer.get("model_info"))
     own = next((n for name, n in about.items() if name.endswith(".context_length")), None)
-    set_to = _NUM_CTX.search(answer.get("parameters") or "")
-    can = answer.get("capabilities") or ()
+    set_to = _NUM_CTX.search(words(answer.get("parameters")))
+    can = answer.get("capabilities")
+    named = can if isinstance(can, list) else [can]
     return ModelInfo(
-        window=int(set_to[1]) if set_to else own,
-        takes_images="vision" in can,
-        thought_levels=_LEVELS if "thinking" in can else (),
+        window=count(set_to[1] if set_to else own) or None,
+        takes_images="vision" in named,
+        thought_levels=_LEVELS if "thinking" in named else (),
     )

@@ -1,19 +1,23 @@
 """What an Ollama server says of its models, and what the user declares of any."""
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given
 
 from agent.conversation.compaction import Compactor
 from agent.model import ModelInfo
 from agent.providers.all_models import AllModels
+from agent.providers.ollama import _shown
 from agent.providers.provider_model import ProviderModel
 from agent.settings import Settings
 from tests.agent.providers.support import answer, fails
 from tests.agent.support import Bench, user
 from tests.support.model_replies import Status, Text
 from tests.support.model_server import ModelServer
+from tests.support.mutations import spoiled
 
 OLLAMA = "ollama_chat/one-of-mine"
 
@@ -134,3 +138,37 @@ async def test_a_declared_thought_level_reaches_a_server_that_litellm_takes_for_
     assert isinstance(model, ProviderModel)
     await answer(model)
     assert server.requests[0].body["reasoning_effort"] == "low"
+
+
+# words of an Ollama server that are odd
+
+SHOW = {
+    "parameters": "num_ctx 8192\nstop x",
+    "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40960},
+    "capabilities": ["completion", "vision", "thinking"],
+}
+PS = {"models": [{"name": "other", "context_length": 1}, {"name": "m", "context_length": 4096}]}
+
+
+@pytest.mark.parametrize(
+    ("show", "ps", "window"),
+    [
+        (SHOW, {"models": ["x", None, {"name": "m", "context_length": "4096"}]}, 4096),
+        (SHOW, {"models": {"name": "m", "context_length": 4096.0}}, 4096),
+        (SHOW, {"models": [{"name": "m", "context_length": "many"}]}, 8192),
+        ({**SHOW, "parameters": None, "model_info": {"a.context_length": "40960"}}, PS, 4096),
+        ({"parameters": ["num_ctx 8192"], "model_info": [], "capabilities": None}, {}, 8192),
+        ({"model_info": {"a.context_length": {}}}, {"models": 7}, None),
+    ],
+)
+async def test_what_can_be_read_of_ollama_s_words_counts(
+    server: ModelServer, tmp_path: Path, show: Any, ps: Any, window: int | None
+) -> None:
+    server.facts = {"/api/show": show, "/api/ps": ps}
+    assert await window_of(ollama(server, tmp_path), "ollama_chat/m") == window
+
+
+@given(spoiled([SHOW]))
+def test_spoiled_words_of_ollama_are_read_without_an_error(answer: Any) -> None:
+    info = _shown(answer)
+    assert info.window is None or info.window > 0

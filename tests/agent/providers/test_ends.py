@@ -58,6 +58,24 @@ async def test_nor_where_litellm_s_own_stream_reads_the_answer(
     assert (said.text, said.stop) == ("Hello", "end_turn")
 
 
+@pytest.mark.parametrize("after", [Gate("never"), Pings()], ids=["silence", "pings"])
+async def test_nor_behind_an_answer_of_gemini_s(
+    server: ModelServer, open_model: Open, monkeypatch: pytest.MonkeyPatch, after: Step
+) -> None:
+    monkeypatch.setattr(http_connection, "AFTER_END", 0.2)
+    content = {"role": "model", "parts": [{"text": ""}]}
+    end = Event({"candidates": [{"index": 0, "content": content, "finishReason": "MAX_TOKENS"}]})
+    server.say(Text("Hello"), Gate("end"), end, after)
+    asked = open_model("gemini/gemini-2.5-pro")
+
+    async def open_gate(token: Any) -> None:
+        server.open("end")
+
+    with anyio.fail_after(5):
+        said = await asked.complete(ASK, [], open_gate)
+    assert (said.text, said.stop) == ("Hello", "max_tokens")
+
+
 async def test_the_usage_that_comes_behind_the_end_is_waited_for_and_ends_the_wait(
     server: ModelServer, open_model: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

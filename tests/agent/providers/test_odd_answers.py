@@ -219,6 +219,18 @@ async def test_a_message_that_repeats_what_was_told_in_pieces_is_not_told_again(
     assert (await answer(open_model(OPENAI))).text == "Well."
 
 
+async def test_what_a_whole_message_has_more_than_the_pieces_is_told(
+    server: ModelServer, open_model: Open
+) -> None:
+    call = {"id": "a", "function": {"name": "read_file", "arguments": READ[1]}}
+    message = {"content": "Well.", "tool_calls": [call]}
+    whole = {"object": "chat.completion", "choices": [{"message": message}]}
+    server.say(Text("We"), Event(whole), Event(whole), FINISHED)
+    said = await answer(open_model(OPENAI))
+    assert said.text == "Well."
+    assert [(call.name, call.arguments) for call in said.tool_calls] == [READ]
+
+
 # of Anthropic's form
 
 
