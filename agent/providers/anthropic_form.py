@@ -106,6 +106,10 @@ class AnthropicForm:
         self._count(message.get("usage"))
         parts: list[Part] = []
         content = message.get("content")
+        if self.partial.begun:  # most of it is told
+            texts = [b for b in objects(content) if b.get("type", "text") == "text"]
+            parts = self.partial.add_more(words(texts if isinstance(content, list) else content))
+            content = [] if self.partial.calls else _calls(content)
         if isinstance(content, str) and content:
             parts.append(self.partial.add_text(content))
         for at, block in enumerate(objects(content)):
@@ -190,6 +194,10 @@ class AnthropicForm:
             cached=cached,
             written=written,
         )
+
+
+def _calls(content: Any) -> list[Any]:
+    return [block for block in objects(content) if block.get("type") == "tool_use"]
 
 
 def _type_of(value: Mapping[str, Any], types: Mapping[str, str], form: Any) -> Any:

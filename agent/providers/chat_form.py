@@ -97,10 +97,7 @@ class ChatForm:
 
     def _rest_of(self, message: Any) -> list[Part]:
         """Adds what a whole message has more than what was told in pieces."""
-        parts: list[Part] = []
-        text, told = words(members(message).get("content")), self.partial.text
-        if text != told and text.startswith(told):
-            parts.append(self.partial.add_text(text[len(told) :]))
+        parts = self.partial.add_more(words(members(message).get("content")))
         if not self.partial.calls:
             calls = objects(members(message).get("tool_calls"))
             parts += [self._read_call(call) for call in calls]
@@ -111,7 +108,7 @@ class ChatForm:
             text = words(delta if isinstance(delta, str | list) else None)
             return [self.partial.add_text(text)] if text else []
         parts = []
-        content = delta.get("content")
+        content = delta.get("content", delta.get("text"))
         if len(delta) == 1 and content and isinstance(content, str):  # nearly all are so
             return [self.partial.add_text(content)]
         if named := next((name for name in _REASONING if words(delta.get(name))), ""):

@@ -72,6 +72,12 @@ class PartialCompletion:
     def text(self) -> str:
         return "".join(self._text)
 
+    def add_more(self, whole: str) -> list[Part]:
+        """Adds what the whole text has more than what came in pieces; nothing if it is another."""
+        told = self.text
+        more = whole[len(told) :] if whole.startswith(told) else ""
+        return [self.add_text(more)] if more else []
+
     def rest(self) -> list[Part]:
         """Adds what stands for characters whose second half has not come."""
         left, self._halves = self._halves, {}

@@ -161,6 +161,7 @@ CONTENTS: dict[str, tuple[Event | Raw | Body, str]] = {
     "a piece that is a text": (delta(content=["We", {"text": "ll"}]), "Well"),
     "content as an object": (delta(content={"type": "text", "text": "Well"}), "Well"),
     "a choice that is no list": (Event({"choices": {"delta": {"content": "Well"}}}), "Well"),
+    "`text` in place of `content`": (delta(text="Well"), "Well"),
     "completions of old": (Event({"choices": [{"text": "Well"}]}), "Well"),
     "a delta that is a text": (Event({"choices": [{"delta": "Well"}]}), "Well"),
     "a list of events": (Event([{"choices": [{"delta": {"content": "Well"}}]}]), "Well"),
@@ -284,6 +285,30 @@ MESSAGES: dict[str, tuple[list[Event], str, list[tuple[str, str]]]] = {
     ),
     "a text without a start": ([more(3, type="text_delta", text="Well")], "Well", []),
     "a delta without a type": ([block(0, type="text", text=""), more(0, text="Well")], "Well", []),
+    "the whole message behind its pieces": (
+        [
+            more(0, type="text_delta", text="We"),
+            Event({"type": "message", "content": [{"type": "text", "text": "Well"}]}),
+        ],
+        "Well",
+        [],
+    ),
+    "a call in the whole message alone": (
+        [
+            more(0, type="text_delta", text="Well"),
+            Event(
+                {
+                    "type": "message",
+                    "content": [
+                        {"type": "text", "text": "Well"},
+                        {"type": "tool_use", "name": "read_file", "input": {"path": "x"}},
+                    ],
+                }
+            ),
+        ],
+        "Well",
+        [READ],
+    ),
     "an event without a type": ([Event({"index": 0, "delta": {"text": "Well"}})], "Well", []),
     "a delta of an unknown type": (
         [more(0, type="citations_delta", citation={}), more(0, type="text_delta", text="Well")],
