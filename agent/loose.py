@@ -92,23 +92,27 @@ class Lines:
         self._parts: list[bytes] = []
         #: the bytes of the line that has not ended
         self.size = 0
+        #: True behind a carriage return, to which a newline may belong
+        self._half = False
 
     def read(self, data: bytes) -> list[bytes]:
         """Returns the lines that end in the next bytes, without their ends."""
+        if self._half and data:
+            self._half, data = False, data.removeprefix(b"\n")
         self._parts.append(data)
         self.size += len(data)
         if b"\n" not in data and b"\r" not in data:
             return []
         found = b"".join(self._parts).splitlines(keepends=True)
-        # Behind a carriage return at the end a newline may come that belongs to it.
-        last = b"" if found[-1].endswith(b"\n") else found.pop()
+        self._half = found[-1].endswith(b"\r")
+        last = b"" if found[-1].endswith((b"\n", b"\r")) else found.pop()
         self._parts, self.size = [last], len(last)
         return [line.rstrip(b"\r\n") for line in found]
 
     def rest(self) -> bytes:
         """Takes the line that has not ended."""
         rest, self._parts, self.size = b"".join(self._parts), [], 0
-        return rest.rstrip(b"\r")
+        return rest
 
 
 def members(value: Any) -> Mapping[str, Any]:

@@ -15,6 +15,8 @@ from typing import Any
 from agent.loose import Lines, open_brackets, text_of
 from agent.mcp_servers.messages import OpenRequests, read_messages, unreadable
 
+#: how the address of the transport of old begins
+_ADDRESSES = (b"/", b"http://", b"https://")
 _FIELDS = (b"id:", b"retry:", b":")
 #: bytes of a full chunk, which more may follow
 _CHUNK = 64 * 1024
@@ -80,6 +82,8 @@ class HttpBody:
                 self._is_events, line = True, line.partition(b":")[2].removeprefix(b" ")
             self._data.append(line)
             self._size += len(line)
+            if self._name == b"endpoint" and line:
+                return self._event()
             self._open = max(0, self._open + (open_brackets(line) or 0))
             if not self._open and line.rstrip().endswith((b"}", b"]")):
                 return self._event()
@@ -92,6 +96,8 @@ class HttpBody:
         messages = [] if name == b"endpoint" else self._messages(name, data)
         if messages:
             return b"".join(_encoded(others, message) for message in messages)
+        if self._asked is None and name == b"message" and data.startswith(_ADDRESSES):
+            name = b"endpoint"
         if name != b"message" and data:
             others = [b"event: " + name, *(b"data: " + part for part in data.split(b"\n")), *others]
         return b"".join(line + b"\n" for line in others) + b"\n" if others else b""

@@ -165,9 +165,16 @@ class HttpClient(httpx2.AsyncClient):
             await response.aclose()
         return response
 
+    def _is_stream_of_old(self, response: httpx2.Response) -> bool:
+        """Returns True for the stream of the transport of old, whatever type it has but a page."""
+        kind = response.headers.get("content-type", "").lower()
+        is_get = self._on_refused is not None and response.request.method == "GET"
+        return is_get and response.status_code == 200 and "html" not in kind
+
     async def _mended(self, response: httpx2.Response, message: dict[str, Any]) -> httpx2.Response:
         asked = _asked(message)
-        if response.next_request is not None or (asked is None and not _is_events(response)):
+        is_stream = _is_events(response) or self._is_stream_of_old(response)
+        if response.next_request is not None or (asked is None and not is_stream):
             return response
         if response.is_success:
             if response.status_code in (202, 204) and not _has_body(response):

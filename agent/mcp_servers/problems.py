@@ -72,6 +72,8 @@ def _http(error: BaseException) -> str | None:
 
     if isinstance(error, httpx2.HTTPStatusError):
         return http_status(error.response.status_code)
+    if isinstance(error, httpx2.SSEError):  # a page, or a message over the limit
+        return "what it answers is not MCP"
     if isinstance(error, httpx2.TimeoutException):
         return "it did not answer in time"
     if isinstance(error, httpx2.TransportError | httpx2.InvalidURL):

@@ -46,6 +46,8 @@ class RawHttp(Loopback):
     def __init__(self, answer: Callable[[Asked], bytes], *, sse: bool = False) -> None:
         self.asked: list[Asked] = []
         self._sse = sse
+        #: how the stream of events begins
+        self.start = STREAM + _event("endpoint", b"/mcp")
         self._events: SocketStream | None = None
         self._answer = answer
 
@@ -72,7 +74,7 @@ class RawHttp(Loopback):
                         if answer.endswith(CLOSE):
                             return
                     elif method == "GET":
-                        await stream.send(_STREAM + _event("endpoint", b"/mcp"))
+                        await stream.send(self.start)
                         self._events = stream
                     else:
                         await stream.send(await self._pushed(self._answer(asked)))
@@ -86,9 +88,7 @@ class RawHttp(Loopback):
         return body(b"", status=202)
 
 
-_STREAM = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-)
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 def _event(name: str, data: bytes) -> bytes:

@@ -207,6 +207,45 @@ async def test_a_connection_without_an_answer_ends_its_call_and_the_server(
 # the transport of old, in which answers come on another stream
 
 
+def begun(data: bytes, kind: bytes = b"content-type: text/event-stream\r\n") -> bytes:
+    head = b"HTTP/1.1 200 OK\r\n" + kind + b"transfer-encoding: chunked\r\n\r\n"
+    return head + b"%x\r\n%s\r\n" % (len(data), data)
+
+
+ENDPOINT = b"event: endpoint\ndata: /mcp\n\n"
+STREAMS = {
+    "a mark": begun(b"\xef\xbb\xbf" + ENDPOINT),
+    "lone carriage returns": begun(ENDPOINT.replace(b"\n", b"\r")),
+    "no spaces": begun(ENDPOINT.replace(b": ", b":")),
+    "comments before it": begun(b": hi\n\nretry: 5\n\n" + ENDPOINT),
+    "the name behind the data": begun(b"data: /mcp\nevent: endpoint\n\n"),
+    "no name": begun(b"data: /mcp\n\n"),
+    "no blank line": begun(b"event: endpoint\ndata: /mcp\n"),
+    "no type": begun(ENDPOINT, b""),
+    "another type": begun(ENDPOINT, b"content-type: application/json\r\n"),
+}
+
+
+@pytest.mark.parametrize("start", STREAMS.values(), ids=STREAMS.keys())
+async def test_the_stream_of_the_transport_of_old_may_begin_oddly(
+    tmp_path: Path, start: bytes
+) -> None:
+    async with RawHttp(answered, sse=True) as http:
+        http.start = start
+        async with serving(tmp_path, http.spec("odd")) as stand:
+            assert (await stand.call("echo")).text == "well"
+        assert stand.said == []
+
+
+@pytest.mark.parametrize("start", [body(b"<html>", "text/html"), body(b"", "", status=204)])
+async def test_what_is_no_stream_is_told(tmp_path: Path, start: bytes) -> None:
+    async with RawHttp(answered, sse=True) as http:
+        http.start = start
+        async with serving(tmp_path, http.spec("odd")) as stand:
+            assert stand.names == []
+    assert stand.said == ["The MCP server odd can't be used: what it answers is not MCP."]
+
+
 @pytest.mark.parametrize("said", ["the id as a list", "the id in other words", "no quotes"])
 async def test_an_answer_on_another_stream_ends_its_call(tmp_path: Path, said: str) -> None:
     raw, text, _ = ANSWERS[said]
