@@ -101,7 +101,9 @@ def _message(value: dict[str, Any], asked: Any, others: Collection[Any]) -> Mess
         return message
     if asked is not None and (is_answer or id is not None) and id not in others:
         id = asked
-    if not is_answer and (id is None or not (asked is not None or _is_rpc(value))):
+    if asked is None and (id is None or not is_answer) and not _is_rpc(value):
+        return None  # such as a line of a log
+    if not is_answer and id is None:
         return None
     answer: Message = {"jsonrpc": "2.0", "id": id}
     error = value.get("error")
@@ -162,12 +164,15 @@ class OpenRequests:
     def __init__(self) -> None:
         self._open = set[Any]()
         self._ended = set[Any]()
+        #: notifications at the beginning that some servers answer with an error
+        self._notified = 0
 
     def ask(self, message: Mapping[str, Any]) -> None:
         """Takes note of a message to the server."""
-        if (id := message.get("id")) is not None and "method" in message:
+        if (id := message.get("id")) is not None and message.get("method"):
             self._open.add(id)
-        elif message.get("method") == "notifications/cancelled":
+        self._notified += message.get("method") == "notifications/initialized"
+        if message.get("method") == "notifications/cancelled":
             self._end(members(message.get("params")).get("requestId"))
 
     def matched(self, message: Message) -> Message | None:
@@ -178,8 +183,12 @@ class OpenRequests:
         if isinstance(id, str) and id not in self._open and (found := _NUMBER.fullmatch(id)):
             id = int(found[1])
         if id in self._open or id in self._ended:
+            self._notified = 0
             self._end(id)
             return {**message, "id": id}
+        if id is None and "error" in message and self._notified:
+            self._notified -= 1
+            return None
         if len(self._open) != 1:
             return None
         (id,) = self._open

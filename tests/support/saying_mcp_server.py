@@ -26,10 +26,8 @@ write(SAID.get("start", ""))
 for line in sys.stdin:
     message = json.loads(line)
     method = message.get("method")
-    if "id" not in message or method is None:
-        continue
     if method in SAID:
-        write(SAID[method].replace("$ID", json.dumps(message["id"])))
-    else:
+        write(SAID[method].replace("$ID", json.dumps(message.get("id"))))
+    elif "id" in message and method is not None:
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": RESULTS[method]}
         write(json.dumps(answer) + "\n")

@@ -340,6 +340,7 @@ NOISE = [
     "{broken\n",
     "{ name: 'x',\n  id: $ID\n}\n",
     '{"level":"info","msg":"called","id":"$IDabc"}\n',
+    '{"level":"error","error":"no disk","msg":"called"}\n',
     "[WARN] half a list [\n",
     "[\n",
     "[1, 2]\n",
@@ -353,6 +354,13 @@ async def test_what_is_no_answer_ends_no_request(tmp_path: Path, noise: str) -> 
     said = f'{noise}{{"jsonrpc":"2.0","id":$ID,"result":{WELL}}}\n'
     async with serving(tmp_path, saying(tmp_path, tools_call=said)) as stand:
         assert (await stand.call("echo")).text == "well"
+
+
+async def test_an_error_that_answers_a_notification_ends_no_request(tmp_path: Path) -> None:
+    said = '{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}\n'
+    async with serving(tmp_path, saying(tmp_path, notifications_initialized=said)) as stand:
+        assert (await stand.call("echo")).text == "well"
+    assert stand.said == []
 
 
 async def test_utf_16_is_read_as_far_as_it_is_ascii(tmp_path: Path) -> None:
