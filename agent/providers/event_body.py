@@ -41,8 +41,8 @@ class EventBody:
         #: True once the body has said that its answer has ended
         self.done = False
         self._begun = False
-        #: True if the body is server-sent events
-        self._has_fields = False
+        #: True if the body is server-sent events, and if it has had one
+        self._has_fields = self._has_event = False
         #: True for an event that is called an error
         self._is_error = False
         #: the lines of an event whose JSON has not ended, their bytes, and its open brackets
@@ -64,12 +64,13 @@ class EventBody:
             if not self._begun:
                 self._begun, line = True, line.removeprefix(b"\xef\xbb\xbf")
             events += self._line(line)
+        self._has_event = self._has_event or bool(events)
         return events
 
     def end(self) -> list[Any]:
         """Returns the events that only the end of the body ends."""
         events = self._given_up()
-        if self._words and not self._has_fields:
+        if self._words and not (self._has_fields or self._has_event):
             events.append(_decoded(b"\n".join(self._words)))
         self.done = self.done or not self._has_fields
         return events
@@ -91,7 +92,8 @@ class EventBody:
         elif not line.startswith(_OTHER_FIELDS):
             if self._held or line.startswith((b"{", b"[")):
                 return self._data(line)
-            self._keep(line, self._words)
+            if not self._has_event:
+                self._keep(line, self._words)
         return []
 
     def _data(self, data: bytes) -> list[Any]:

@@ -198,6 +198,17 @@ def test_any_lines_are_events_or_none_and_take_no_whole_event_with_them(
     assert found == events
 
 
+def test_a_body_without_an_end_does_not_fill_the_memory() -> None:
+    for lines in ([b"x" * 1000], [b"{", b'"x":'], [b"data: {"], [b"x" * 1000, b"{", b"}"]):
+        body = EventBody()
+        try:
+            for _ in range(10_000):
+                body.read(lines)
+        except Failure:
+            continue
+        assert len(body._words) < 10
+
+
 @given(st.lists(st.binary(max_size=60), max_size=8))
 def test_any_lines_at_all_are_read(lines: list[bytes]) -> None:
     body, form = EventBody(), ChatForm()
