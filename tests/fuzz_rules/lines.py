@@ -33,10 +33,13 @@ _PLAIN: Final = (
 _OF_SRC: Final = (
     *("src/a.py", "src/b.py", "src/sub/c.py", "src/x", "src/nosuch", "src/../x", "src/../../x"),
     *("src/sub/../a.py", "src/away/x", "src/./x", "src/../home/x", "src/sub/..", "src/away/secret"),
+    *("src/.*/x", "src/.*/.*/x", "src/sub/.?/x", "src/.[.]/x", "src/[.]*/x", "src/sub/..*"),
 )
 _GLOBS: Final = (
     *("*", "*.txt", "src/*.py", "src/*", "src/**", "src/**/c.py", "?", "[a-z]", "[!a]*", "*.no"),
     *("src/[ab].py", "s*/x", "-*", "*evil", "~/*", "ü*", ".*", "src/.*", "[0-9]*", "src/**/x*"),
+    *("src/.*/src/x", "src/secre[^a]", "src/secre[^t]", "src/secre[A-Z]", "src/secre[!x]"),
+    *("pus[^h]", "pus[^x]", "pus?", ".*/home/secre?", "src/sub/.?/a.py"),
 )
 _QUOTED: Final = (
     *("a b", "it's", 'say "x"', "", "$x", "`x`", "$(evil)", "; evil", "a\nb", "\\", "a\\nb", "#"),
@@ -230,7 +233,7 @@ class Lines:
         return f"for {name} in {' '.join(words)}{by}do {body}{self._one(('; ', chr(10)))}done"
 
     def _looped(self) -> str:
-        if self._is(0.3):
+        if self._is(0.45):
             return self._one(("ls", "cat", "other", "evil", "echo", "'ls x'"))
         return self._word()
 
@@ -260,7 +263,7 @@ class Lines:
         if self._is(0.03):
             return f"[ {self._one(('-f', '-d', '!', ''))} {self._word()} ]"
         name = self._one(_PROGRAMS)
-        if self._loops and self._is(0.1):
+        if self._loops and self._is(0.2):
             name = f'"${self._loops[-1]}"'
         pieces = [self._one(_ASSIGNED)] if self._is(0.04) else []
         pieces += [name] if not self._is(0.02) else [f"\\{name}"]

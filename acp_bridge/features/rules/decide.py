@@ -12,9 +12,8 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import product
+from itertools import chain, product
 from operator import itemgetter
 
 from acp_bridge.features.rules import globs, harmless, paths, wrappers
@@ -228,7 +227,7 @@ class _Judged:
         for each in self._words:
             far = each.moved and not each.text.startswith(("/", "~"))
             of_another = each.expands and re.match(r"~[^/]", each.text)
-            if far or of_another or (each.is_glob and self._files_of(each) is None):
+            if far or of_another or (each.is_glob and self._files_of(each.text) is None):
                 return True
         named = [path for tool in PATHS for path in self._paths(tool)]
         return any(map(paths.depends_on_process, named))
@@ -242,7 +241,7 @@ class _Judged:
             wanted = tool is Tool.EDIT
             found += [each.path for each in self._redirects if each.writes or not wanted]
             for each in self._words:
-                found += [each.text, *((self._files_of(each) or ()) if each.is_glob else ())]
+                found += [each.text, *((self._files_of(each.text) or ()) if each.is_glob else ())]
             found += [word for words in self._lines.raw for word in words]
             folder = self._call.cwd
             found += [os.path.join(folder, each) for each in found] if folder else []
@@ -261,10 +260,11 @@ class _Judged:
             self._read[path] = paths.readings(path, self._place)
         return self._read[path]
 
-    def _files_of(self, word: Word) -> list[str] | None:
-        if word.text not in self._globs:
-            self._globs[word.text] = paths.expanded(word.text, self._place)
-        return self._globs[word.text]
+    def _files_of(self, pattern: str) -> list[str] | None:
+        """Return the files that a shell may put in place of a pattern; None: nobody can tell."""
+        if pattern not in self._globs:
+            self._globs[pattern] = paths.expanded(pattern, self._place)
+        return self._globs[pattern]
 
     # --- what is the person's alone to allow -------------------------------------------------
 
@@ -273,7 +273,9 @@ class _Judged:
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
         writing = writing and not self._call.commands
         names = list(self._call.paths) if writing else []
-        names += [each.text for each in self._words if each.changes_below]
+        for word in (each for each in self._words if each.changes_below):
+            found = (self._files_of(word.text) or ()) if word.is_glob else ()
+            names += [word.text, *(each for each in found if "/.git" not in each)]
         for name in dict.fromkeys(names):
             if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
                 return name
@@ -289,10 +291,9 @@ class _Judged:
                 return name
         wild = [(each.text, each.reads) for each in self._words if each.is_glob]
         wild += [(each, False) for each in (self._call.globs if writing else ())]
-        found = next(
-            (each for each, reads in wild if self._may_be_protected(each, reads=reads)), ""
-        )
-        return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
+        into = (each for each, reads in wild if self._may_be_protected(each, reads=reads))
+        leading = (each.text for each in self._words if self._may_lead_to(each))
+        return next(chain(into, leading), "")
 
     def _may_lead_to(self, word: Word) -> bool:
         """Return True for a relative word behind a `cd` that has the name of a protected path."""
@@ -304,7 +305,7 @@ class _Judged:
         names = word.text.casefold().split("/")
         if not word.is_glob:
             return not last.isdisjoint(names)
-        return any(fnmatchcase(each, name) for each in last for name in names)
+        return any(paths.names_of(name).fullmatch(each) for each in last for name in names)
 
     def _above(self) -> set[str]:
         """Return every name, in small letters, in the protected paths below the user's home."""
@@ -315,9 +316,14 @@ class _Judged:
     def _may_be_protected(self, word: str, *, reads: bool) -> bool:
         """Return True if a shell may put a path that no rule lets be written in place of a word."""
         hidden = [name for name in word.split("/") if name.startswith(".") and not reads]
-        if any(fnmatchcase(guarded, name) for name in hidden for guarded in _GUARDED):
+        if any(paths.names_of(name).fullmatch(each) for name in hidden for each in _GUARDED):
             return True
-        return any(paths.may_be_below(word, each, self._place) for each in self._place.protected)
+        protected, found = self._place.protected, self._files_of(word)
+        if found is None and any(map(paths.leads_up, word.split("/"))):
+            return True
+        made = (self._readings(each)[-1] for each in found or ())
+        below = any(paths.may_be_below(word, each, self._place) for each in protected)
+        return below or any(paths.is_below(each, protected) for each in made)
 
     # --- allow -------------------------------------------------------------------------------
 
@@ -407,16 +413,28 @@ class _Judged:
         if exact:
             return ""
 
-        def outside(path: str) -> bool:
-            return not all(is_inside(each, self._place) for each in self._resolved(path, folders))
+        def outside(path: str, is_glob: bool) -> bool:
+            # A `**` is a `*` to bash, and follows no links in zsh.
+            found = self._meant(path.replace("**", "*"), folders, is_glob)
+            return found is None or not all(is_inside(each, self._place) for each in found)
 
         if strays := self._strays(named, command, folders):
             return strays
         own = named.index("*") if "*" in named else len(named)
         return harmless.objection(command, max(own, 1), outside)
 
-    def _resolved(self, path: str, folders: tuple[str, ...]) -> list[str]:
-        return [paths.resolved(_in(each, path, self._place), self._place) for each in folders]
+    def _meant(self, word: str, folders: tuple[str, ...], is_glob: bool) -> list[str] | None:
+        """Return the paths, without links, that a word may mean in these folders; None: any.
+
+        `is_glob`: a shell puts the files that match it in its place, if there are any.
+        """
+        made: list[str] = []
+        for named in (_in(each, word, self._place) for each in folders):
+            found = self._files_of(named) if is_glob else [named]
+            if found is None:
+                return None
+            made += [paths.resolved(each, self._place) for each in found or [named]]
+        return made
 
     def _strays(self, named: tuple[str, ...], command: Command, folders: tuple[str, ...]) -> str:
         """Return a path that matches a star of a rule, and leads to where that star doesn't."""
@@ -425,10 +443,8 @@ class _Judged:
             for at, word in enumerate(command.words):
                 if "/" not in word or not glob(pattern).fullmatch(word) or "://" in word:
                     continue
-                expands = at in command.expands
-                found = self._files_of(Word(word, True, False, False)) if expands else [word]
-                real = [each for path in found or () for each in self._resolved(path, folders)]
-                if found is None or ".." in word.split("/") or not all(map(below.fullmatch, real)):
+                found = self._meant(word, folders, at in command.expands)
+                if not found or ".." in word.split("/") or not all(map(below.fullmatch, found)):
                     return word
         return ""
 

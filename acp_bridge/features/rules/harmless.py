@@ -61,14 +61,15 @@ _SED: Final = re.compile(
     + r"|s\|(?:[^\\\n|]|\\[^\n])*\|(?:[^\\\n|]|\\[^\n])*\|[gpI0-9]*)"
 )
 
-Outside = Callable[[str], bool]
+#: told a path, and if a shell may put other files in its place.
+Outside = Callable[[str, bool], bool]
 
 
-def objection(command: Command, own: int = 1, outside: Outside = lambda path: False) -> str:
+def objection(command: Command, own: int = 1, outside: Outside = lambda _path, _glob: False) -> str:
     """Return the first word of a command that may make it do more; empty: there is none.
 
     `own`: how many words at the beginning the user's rule names, which are the user's; `outside`
-    returns True for a path that leads out of the session's folder.
+    returns True for a path, or a shell's pattern, that leads out of the session's folder.
     """
     words = command.words
     name = _VERSIONED.sub(r"\1", base(words[0])).replace("pypy", "python")
@@ -157,7 +158,7 @@ class _Words:
         words, operands = self._command.words, 0
         for at in range(begin, len(words)):
             word = words[at]
-            if at >= own and (self._begins_with_a_star(at) or self._leads_out(word)):
+            if at >= own and (self._begins_with_a_star(at) or self._leads_out(at)):
                 return word
             if word == "--" and word in self._row:
                 return self.behind(max(at + 1, own))
@@ -199,13 +200,15 @@ class _Words:
             return ""
         behind = self._command.words[begin:]
         names_code = (each for each in behind if _CODE.fullmatch(each) and len(each) > 2)
-        return next(names_code, "") or next(filter(self._leads_out, behind), "")
+        leading = (each for at, each in enumerate(behind, begin) if self._leads_out(at))
+        return next(names_code, "") or next(leading, "")
 
-    def _leads_out(self, word: str) -> bool:
+    def _leads_out(self, at: int) -> bool:
         """Return True for a word of a program of the project that names a path outside of it."""
+        word, is_glob = self._command.words[at], at in self._command.expands
         for part in (word, word.partition("=")[2]) if self._of_project else ():
-            path = "/" in part or part == ".." or part.startswith("~")
-            if path and ("://" in part or self._outside(part)):
+            path = is_glob or "/" in part or part == ".." or part.startswith("~")
+            if path and ("://" in part or self._outside(part, is_glob and part == word)):
                 return True
         return False
 

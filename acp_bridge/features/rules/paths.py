@@ -11,8 +11,8 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from acp_bridge.features.rules.definitions import Place
@@ -29,6 +29,11 @@ _MOST_NAMES: Final = 2000
 _LONGEST_NAME: Final = 255
 #: what stands for one character of a name, or for some.
 _SIGNS: Final = re.compile(r"\[[^]]*\]|.", re.DOTALL)
+#: a bracket that each shell reads alike, and one of which each sees at least the same end.
+_PLAIN: Final = re.compile(r"\[(!?)((?:0-\d|\d-9|[\w.])+)\]", re.ASCII)
+_CLOSED: Final = re.compile(r"\[[!^]?[^][\\]+\]")
+#: what no shell puts `.` or `..` in place of; a bracket that names a dot may stand for it.
+_NOT_UP: Final = re.compile(r"[^.[]|\[(?:![^]]*|\^?(?:\w-\w|\w)+)\]", re.ASCII)
 _PROCESS: Final = re.compile(r"/proc/(?:self|thread-self|\d+)(?:/task/\d+)?")
 #: what `os.path.normpath` takes out of an absolute path.
 _ODD: Final = re.compile(r"/(?:/|\.|$)")
@@ -174,10 +179,42 @@ def at_home(path: str, home: str) -> str:
 # --- words of a shell that stand for files -------------------------------------------------------
 
 
+@lru_cache(maxsize=1024)
+def names_of(pattern: str) -> re.Pattern[str]:
+    """Return the expression of all names that some shell may put in place of a pattern.
+
+    Shells differ about `[^a]` and `[a-z]`: any character may be meant. They also differ about
+    where others end. A piece matches where it can first, so that many stars take no longer.
+    """
+    pieces = [""]
+    for sign in _SIGNS.findall(pattern):
+        if sign == "*":
+            pieces.append("")
+        elif found := _PLAIN.fullmatch(sign):
+            pieces[-1] += f"[{'^' * len(found[1])}{found[2]}]"
+        elif sign == "?" or _CLOSED.fullmatch(sign):
+            pieces[-1] += "."
+        elif sign != "[" and sign.startswith("["):
+            pieces.append("")
+            break
+        else:
+            pieces[-1] += re.escape(sign)
+    first, *rest = pieces
+    middle = "".join(f"(?>.*?{each})" for each in rest[:-1])
+    return re.compile(first + middle + "".join(f".*{each}" for each in rest[-1:]), re.DOTALL)
+
+
+def leads_up(pattern: str) -> bool:
+    """Return True if some shell may put `.` or `..` in place of a pattern of names."""
+    may_be = not _NOT_UP.match(pattern)
+    return may_be and any(map(names_of(pattern).fullmatch, (".", "..")))
+
+
 def expanded(word: str, place: Place) -> list[str] | None:
     """Return the files that a shell may put in place of a word with `*`, `?` or `[`.
 
-    None if too many names would have to be looked at, as for a `**`: the disk is never walked.
+    Some shells put `..` in place of `.*`. None if too many names would have to be looked at, as for
+    a `**`: the disk is never walked.
     """
     found, seen = [""], 0
     for name in _absolute(word, place).split("/")[1:]:
@@ -187,15 +224,16 @@ def expanded(word: str, place: Place) -> list[str] | None:
             found = [f"{each}/{name}" for each in found]
             continue
         folders, found = found, []
+        above = (".", "..") if leads_up(name) else ()
         for folder in folders:
             try:
                 with os.scandir(folder or "/") as entries:
-                    for entry in entries:
+                    for each in chain(above, (entry.name for entry in entries)):
                         seen += 1
                         if seen > _MOST_NAMES:
                             return None
-                        if fnmatchcase(entry.name, name.replace("[^", "[!")):
-                            found.append(f"{folder}/{entry.name}")
+                        if names_of(name).fullmatch(each):
+                            found.append(f"{folder}/{each}")
             except (OSError, ValueError):
                 continue
     return found
@@ -207,10 +245,8 @@ def may_be_below(word: str, path: str, place: Place) -> bool:
     wanted = path.split("/")
     if any("**" in name for name in names[: len(wanted)]):
         return True
-    pairs = list(zip(wanted, names, strict=False))
-    return len(names) >= len(wanted) and all(
-        fnmatchcase(want, name.replace("[^", "[!")) for want, name in pairs
-    )
+    pairs = zip(wanted, names, strict=False)
+    return len(names) >= len(wanted) and all(names_of(name).fullmatch(want) for want, name in pairs)
 
 
 def may_be_named(pattern: str, name: str) -> bool:

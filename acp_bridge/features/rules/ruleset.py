@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from acp_bridge.features.rules import wrappers
 from acp_bridge.features.rules.definitions import PATHS, Action, Place, Rule, Tool
-from acp_bridge.features.rules.paths import Patterns
+from acp_bridge.features.rules.paths import Patterns, names_of
 
 #: how many words of options before a subcommand are looked at.
 _MOST_OPTIONS = 24
@@ -140,7 +139,7 @@ class Ruleset:
         for rule in self._beginning(action, (words[0].casefold(), name)):
             named = [each for each in _words(rule.pattern)[1:] if each != "*"]
             forms = (
-                [each for each in named if fnmatchcase(each, word)] or [word]
+                [each for each in named if names_of(word).fullmatch(each)] or [word]
                 if at in expands
                 else [word]
                 for at, word in enumerate(words)
@@ -165,7 +164,7 @@ class Ruleset:
         return [
             first
             for of, first in self._by_word
-            if of is action and fnmatchcase(wrappers.base(first), pattern)
+            if of is action and names_of(pattern).fullmatch(wrappers.base(first))
         ]
 
     def _beginning(

@@ -301,6 +301,92 @@ def test_a_word_that_matches_a_star_beside_a_slash_stays_below_it(
     assert of_command(f"allow = {rules}", command, place(project)) == decision
 
 
+@pytest.fixture
+def outside(project: Path) -> Path:
+    """A file beside the session's folder, with a folder in which patterns may begin."""
+    (project / "src" / ".hidden").mkdir()
+    (project / "src" / "a.py").touch()
+    far = project.parent / "far"
+    far.mkdir(exist_ok=True)
+    (far / "x.py").touch()
+    return far
+
+
+#: dash and older versions of bash put `..` in the place of some of these, or options make them.
+PARENTS = [".*", ".?", "..*", ".[.]", "[.]*", "[.][.]", ".[a.]", ".[!a]", ".[^a]", ".[+-/]", "'.'*"]
+
+
+@pytest.mark.parametrize("piece", PARENTS)
+def test_a_pattern_that_may_stand_for_the_folder_above_leads_out(
+    piece: str, project: Path, outside: Path
+) -> None:
+    here, far = place(project), f"src/{piece}/{piece}/far/x.py"
+    of_src = 'allow = ["Bash(cat src/**)", "Bash(./src/**)"]'
+    assert of_command(of_src, f"cat src/{piece}", here) == "ask"
+    assert of_command(of_src, f"cat src/{piece}/a.py", here) == "ask"
+    assert of_command(of_src, f"cat {far}", here) == "ask"
+    assert of_command('allow = ["Bash(pytest *)"]', f"pytest {far}", here) == "ask"
+    looped = f'for d in {piece}; do cat "src/$d/x.py"; done'
+    assert of_command(of_src, looped, here) == "ask"
+    refused = f'allow = ["Bash"]\ndeny = ["Read({outside}/**)"]'
+    assert of_command(refused, f"cat {far}", here) != "allow"
+    assert of_command(refused, "cat src/.hidde*", here) == "allow"
+    guarded = place(project, outside)
+    assert of_command('allow = ["Bash"]', f"tee {far}", guarded) == "ask"
+    assert of_command('allow = ["Bash"]', "tee src/.hidde*", guarded) == "allow"
+
+
+def test_a_pattern_with_too_many_folders_above_in_it_is_asked_about(project: Path) -> None:
+    text = 'allow = ["Bash"]\ndeny = ["Read(/etc/**)"]'
+    assert of_command(text, f"cat {'.*/' * 30}etc/passwd", place(project)) == "ask"
+
+
+def test_a_pattern_is_compared_with_the_files_of_the_folder_in_which_it_is_used(
+    project: Path, outside: Path
+) -> None:
+    here = place(project, outside / "rules")
+    (project / "tests" / "src").mkdir()
+    (project / "tests" / "src" / "a.py").touch()
+    allowed = ("cat src/**", "cd *", "pytest *", "tee *", "rm *")
+    text = "allow = [{}]".format(", ".join(f'"Bash({each})"' for each in allowed))
+    assert of_command(text, "cat src/a*", here) == "allow"
+    assert of_command(text, "cd tests && cat src/a*", here) == "ask"
+    assert of_command(text, "cat src/no*", here) == "allow"
+    assert of_command(text, "cd tests && cat src/no*", here) == "ask"
+    assert of_command(text, "pytest src/lin*/x.py", here) == "ask"
+    assert of_command(text, "cat 'src/lin*/x.py'", here) == "allow"
+    for ordinary in ("src/a*", "-k '.*/x'", "'src/**/*.py'", "tests/**/*.py"):
+        assert of_command(text, f"pytest {ordinary}", here) == "allow"
+    (outside / "rules").mkdir()
+    assert of_command(text, "tee ../fa?/rules/x", here) == "ask"
+    assert of_command(text, "rm -r ../fa*", here) == "ask"
+    assert of_command(text, "rm -r src/a*", here) == "allow"
+
+
+#: what some shells take for all but these characters, by the place or as they are, and others not.
+@pytest.mark.parametrize("bracket", ["[^v]", "[^x]", "[a-z]", "[A-Z]", "[!a-c]", "[.-z]", "[^!]"])
+def test_brackets_that_shells_read_differently_are_read_in_each_way(
+    bracket: str, project: Path
+) -> None:
+    text = 'allow = ["Bash"]\ndeny = ["Read(**/.env)", "Bash(git vv *)", "Bash(vv *)"]'
+    here = place(project)
+    assert of_command(text, f"cat .en{bracket}", here) != "allow"
+    assert of_command(text, f"git v{bracket} x", here) != "allow"
+    assert of_command(text, f"./v{bracket} x", here) != "allow"
+    guarded = place(project, project / ".env")
+    assert of_command('allow = ["Bash"]', f"tee .en{bracket}", guarded) == "ask"
+    out = 'allow = ["Bash(cat src/**)"]'
+    assert of_command(out, f"cat src/lin{bracket}/x", here) != "allow"
+
+
+def test_brackets_that_all_shells_read_alike_stand_for_these_characters(project: Path) -> None:
+    text = 'allow = ["Bash"]\ndeny = ["Read(**/.env)"]'
+    for bracket in ("[xy]", "[!v]", "[0-9]", "[x_.]"):
+        assert of_command(text, f"cat .en{bracket}", place(project)) == "allow"
+    for bracket in ("[xv]", "[!x]"):
+        assert of_command(text, f"cat .en{bracket}", place(project)) == "deny"
+
+
 @pytest.mark.parametrize(
     "command",
     [
