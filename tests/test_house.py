@@ -128,7 +128,6 @@ SANS_IO = (
     "features.rules.programs",
     "features.rules.shell",
     "features.rules.words",
-    "features.rules.wrappers",
     "core.updates.agent_trouble",
     "features.spending.notices",
     "core.updates.children",

@@ -1,6 +1,6 @@
 """Reads `permissions.toml`. A file that is not wholly right is refused as a whole, with its line.
 
-Its examples (`[[check]]`) are judged by `policy.decide`, when the file is read.
+Its examples (`[[check]]`) are judged by `rules.decide`, when the file is read.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import chain, product
 from operator import itemgetter
 
-from acp_bridge.features.rules import globs, harmless, paths, wrappers
+from acp_bridge.features.rules import globs, harmless, paths, programs
 from acp_bridge.features.rules.addresses import is_from
 from acp_bridge.features.rules.definitions import (
     PATHS,
@@ -402,7 +402,7 @@ class _Judged:
         """Return what a command has that a rule for its first words does not allow; or empty."""
         name = command.words[0]
         exact = "*" not in command.words and named == command.words
-        wrapper = wrappers.is_wrapper(command.words)
+        wrapper = programs.is_wrapper(command.words)
         if wrapper and not exact:
             return "other words than those of a rule"
         relative = wrapper or "/" in name

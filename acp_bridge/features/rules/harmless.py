@@ -14,20 +14,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from acp_bridge.features.rules.known_commands import (
-    ANY_NAME,
-    ANY_OPTION,
-    FOR_RULES,
-    LISTED_ALONE,
-    OF_THE_PROJECT,
-    ONE,
-    OPERANDS,
-    SCRIPT,
-    is_operand,
-    is_option,
-)
+from acp_bridge.features.rules import known_commands as known
+from acp_bridge.features.rules.known_commands import FOR_RULES, SCRIPT, is_operand, is_option
+from acp_bridge.features.rules.programs import base, has
 from acp_bridge.features.rules.shell import Command
-from acp_bridge.features.rules.wrappers import base
 
 _PROGRAMS: Final = frozenset(words[0] for words in FOR_RULES)
 _MOST_WORDS: Final = max(map(len, FOR_RULES))
@@ -118,10 +108,10 @@ def _not_listed(command: Command, name: str, own: int, outside: Outside) -> str:
     first = "".join(behind[:1])
     if len(behind) == 1 and first in _ABOUT:
         return ""
-    if name in LISTED_ALONE:
+    if has(name, "listed"):
         options = (word for word in behind if name == "git" or own < 2 or word.startswith("-"))
         return next(options, "")
-    if name not in OF_THE_PROJECT:
+    if not has(name, "project"):
         return ""
     return (
         first if first.startswith("-") else _Words(command, name, frozenset(), outside).behind(own)
@@ -134,7 +124,7 @@ def _row(words: tuple[str, ...]) -> tuple[int, frozenset[str] | None]:
         first = words[:count]
         row = FOR_RULES.get(first)
         if row is None and _NAME.fullmatch(first[-1]):
-            row = FOR_RULES.get((*first[:-1], ANY_NAME))
+            row = FOR_RULES.get((*first[:-1], known.ANY_NAME))
         if row is not None:
             return count, row
     return 0, None
@@ -146,7 +136,7 @@ class _Words:
     def __init__(self, command: Command, name: str, row: frozenset[str], outside: Outside) -> None:
         self._command = command
         self._row = row
-        self._of_project = name in OF_THE_PROJECT
+        self._of_project = has(name, "project")
         self._makes = name == "make"
         self._outside = outside
 
@@ -176,16 +166,16 @@ class _Words:
     def _begins_with_a_star(self, at: int) -> bool:
         """Return True for a word that a shell may replace by an option."""
         first = self._command.words[at][0:1]
-        return at in self._command.expands and first in "*?[" and ANY_OPTION not in self._row
+        return at in self._command.expands and first in "*?[" and known.ANY_OPTION not in self._row
 
     def _takes(self, word: str, operands: int) -> bool:
         if self._makes and "=" in word:
             return _SWITCH.fullmatch(word) is not None
-        return OPERANDS in self._row or (ONE in self._row and operands == 1)
+        return known.OPERANDS in self._row or (known.ONE in self._row and operands == 1)
 
     def _is_harmless(self, at: int) -> bool:
         word = self._command.words[at]
-        if ANY_OPTION in self._row or is_option(word, self._row):
+        if known.ANY_OPTION in self._row or is_option(word, self._row):
             return True
         if not self._of_project or not word.startswith("--") or _CODE.fullmatch(word):
             return False

@@ -13,9 +13,9 @@ from typing import Final
 
 from acp_bridge.features.rules import harmless, programs, shell
 from acp_bridge.features.rules.definitions import Action, Call, Rule
+from acp_bridge.features.rules.programs import base
 from acp_bridge.features.rules.ruleset import Ruleset
 from acp_bridge.features.rules.words import Word, files
-from acp_bridge.features.rules.wrappers import base
 
 #: a word of a text in any language.
 _OF_TEXT: Final = re.compile(r"[\w./~*?-]+")

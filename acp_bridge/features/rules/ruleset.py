@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from acp_bridge.features.rules import wrappers
 from acp_bridge.features.rules.definitions import PATHS, Action, Place, Rule, Tool
 from acp_bridge.features.rules.paths import Patterns, names_of
+from acp_bridge.features.rules.programs import base
 
 #: how many words of options before a subcommand are looked at.
 _MOST_OPTIONS = 24
@@ -111,7 +111,7 @@ class Ruleset:
         pattern, which may stand for any program that it matches.
         """
         word = words[at].casefold()
-        name = wrappers.base(word)
+        name = base(word)
         for first in self._names(action, name) if expands else ():
             if rule := self.refusing(action, (first, *words[at + 1 :])):
                 return rule
@@ -135,7 +135,7 @@ class Ruleset:
         """
         if not any(expands):
             return None
-        name = wrappers.base(words[0].casefold())
+        name = base(words[0].casefold())
         for rule in self._beginning(action, (words[0].casefold(), name)):
             named = [each for each in _words(rule.pattern)[1:] if each != "*"]
             forms = (
@@ -153,9 +153,7 @@ class Ruleset:
         self, action: Action, names: Collection[str], words: Sequence[str]
     ) -> Rule | None:
         """Return a rule of the list about the command `words`, whose name may be any of `names`."""
-        firsts = [
-            first for of, first in self._by_word if of is action and wrappers.base(first) in names
-        ]
+        firsts = [first for of, first in self._by_word if of is action and base(first) in names]
         found = (self.refusing(action, (first, *words[1:])) for first in firsts)
         return next(filter(None, found), None)
 
@@ -164,7 +162,7 @@ class Ruleset:
         return [
             first
             for of, first in self._by_word
-            if of is action and names_of(pattern).fullmatch(wrappers.base(first))
+            if of is action and names_of(pattern).fullmatch(base(first))
         ]
 
     def _beginning(
@@ -195,7 +193,7 @@ def _may_be(pattern: str, forms: Sequence[Sequence[str]]) -> bool:
     given = (first.casefold(), *rest)
     whole = glob(pattern.casefold()) if not rest and "*" in first else None
     for words in forms:
-        for each in (words, (wrappers.base(words[0]), *words[1:])):
+        for each in (words, (base(words[0]), *words[1:])):
             if whole is not None and whole.fullmatch(" ".join(each).casefold()):
                 return True
             if whole is None and (_is_like(given, each) or _has_options(given, each)):
@@ -254,7 +252,7 @@ def _is_like(pattern: Sequence[str], words: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _words(pattern: str) -> tuple[str, ...]:
-    """Return the words of a rule's pattern, which `policy.config` has checked."""
+    """Return the words of a rule's pattern, which `rules.config` has checked."""
     return tuple(shlex.split(pattern))
 
 

@@ -1,7 +1,7 @@
 """Takes a command line apart with the grammar of bash. SANS-IO.
 
 - It finds what a rule may refuse, and is one of the two readings that must agree before a rule
-  allows a line (`policy.steps`, invariant A1).
+  allows a line (`rules.steps`, invariant A1).
 - Its commands are all that it would run, however deep they stand, and what a wrapper such as `sudo`
   or `sh -c` runs: so a refusal finds them. A text in quotes or in a heredoc is none.
 - Words are those that the program gets: quotes and backslashes are taken away.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
-from acp_bridge.features.rules import programs, wrappers
+from acp_bridge.features.rules import programs
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -50,6 +50,8 @@ _PARTED: Final = re.compile(r"\$\{\w*:?[-=+?]|[{},=]")
 #: what may stand for nothing, as in `r$@m`.
 _EMPTY: Final = re.compile(r"\$[@*#?!$-]|\$\{[\w@*]+\}|\$\w+|\$\(\s*\)|``")
 _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
+#: shells that a script names by their path.
+_AT: Final = ("/bin/sh", "/bin/bash", "/usr/bin/bash")
 _DURATION: Final = re.compile(r"\d+(\.\d+)?[smhd]?")
 
 
@@ -93,7 +95,7 @@ class Line:
     raw: tuple[str, ...] = ()
     #: texts that a program may run, in whichever language.
     texts: tuple[str, ...] = ()
-    #: what `policy.posix` must have read as well: each command and redirection as it is written.
+    #: what `rules.posix` must have read as well: each command and redirection as it is written.
     said: tuple[tuple[str, ...], ...] = ()
     redirected: tuple[tuple[str, ...], ...] = ()
 
@@ -225,7 +227,7 @@ class _Reader:
 
     def read_code(self) -> None:
         """Note what is written for a shell that runs what it reads: `echo rm x | sh`."""
-        of_shell = any(wrappers.reads_code(each.words) for each in self.commands)
+        of_shell = any(programs.reads_code(each.words) for each in self.commands)
         of_others = any(programs.interprets(each.words) for each in self.commands)
         if not of_shell and not of_others:
             return
@@ -311,7 +313,7 @@ class _Reader:
 
     def _unwrap_all(self, command: Command) -> None:
         """Note every command that a wrapper may run, for refusals."""
-        for words, guessed in wrappers.run_by(command.words):
+        for words, guessed in programs.run_by(command.words):
             if len(self.commands) > _MOST:
                 self.unknown = True
                 return
@@ -322,8 +324,8 @@ class _Reader:
             )
             self.commands.append(inner)
             self._unwrap_all(inner)
-        files = wrappers.base(command.words[0]) not in wrappers.GUESSED
-        for script in wrappers.scripts_of(command.words):
+        files = not programs.is_guessed(command.words)
+        for script in programs.scripts_of(command.words):
             self._script(script, files=files)
 
     def _here(self, commands: Sequence[Command]) -> Iterator[Command]:
@@ -442,7 +444,7 @@ def behind_harmless(command: Command) -> Command | None:
     match words:
         case ("timeout", duration, _, *_) if _DURATION.fullmatch(duration):
             skipped = 2
-        case ("nice", "-n", number, _, *_) if wrappers.NUMBER.fullmatch(number):
+        case ("nice", "-n", number, _, *_) if programs.NUMBER.fullmatch(number):
             skipped = 3
         case ("nice" | "nohup" | "time", name, *_) if name[:1] not in ("-", "!"):
             skipped = 1
@@ -455,8 +457,6 @@ def behind_harmless(command: Command) -> Command | None:
 def plain_script(command: Command) -> str | None:
     """Return the script of `sh -c SCRIPT`, if nothing else is given; else None."""
     match command.words:
-        case (shell, "-c" | "-lc", script) if shell in wrappers.SHELLS and 2 not in command.expands:
-            return script
-        case ("/bin/sh" | "/bin/bash" | "/usr/bin/bash", "-c" | "-lc", script):
+        case (name, "-c" | "-lc", script) if name in _AT or programs.has(name, "shell"):
             return script if 2 not in command.expands else None
     return None

@@ -1,6 +1,6 @@
 """Follows a line that two readings agree on: which programs it runs, with which words, and where.
 
-- What a rule is to allow is understood whole: the grammar of bash and `policy.posix` name the same
+- What a rule is to allow is understood whole: the grammar of bash and `rules.posix` name the same
   commands, words and redirections, or `Unclear` is raised (invariant A1).
 - `cd` leads only to a folder that is there and lies in the session's. Behind `&&` a command runs
   there; behind `;` and a newline it may also run where it would without the `cd`.

@@ -11,8 +11,8 @@ from urllib.parse import unquote
 
 from acp_bridge.features.rules import programs
 from acp_bridge.features.rules.harmless import objection
+from acp_bridge.features.rules.programs import base
 from acp_bridge.features.rules.shell import Command
-from acp_bridge.features.rules.wrappers import base
 
 _LETTERS: Final = re.compile(r"-[^-][A-Za-z0-9]*")
 #: options of programs that search, behind which a pattern of names stands.
