@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice, product
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -23,7 +24,6 @@ from acp_bridge.core.updates.tool_calls import (
     tool_names,
 )
 from acp_bridge.features.rules.definitions import KINDS, PATHS, Call, Tool
-from acp_bridge.features.rules.globs import is_glob
 
 #: members that say something about a call, and not what it does, in each agent's words;
 #: tests/features/rules/recorded_calls.json has their calls.
@@ -92,6 +92,12 @@ _READ: Final = frozenset({"stdin", "input"})
 _DEPTH: Final = 20
 #: stands for what is deeper.
 _TOO_DEEP: Final = ("", "\n")
+#: braces with words between which a search chooses, such as `{py,pyi}`.
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
+#: what other shells and libraries take for a choice.
+_ROUND: Final = re.compile(r"[@!?*+]?\([^)]*\)?")
+#: how many patterns one with braces stands for at most; beyond, each brace may be anything.
+_MOST_CHOICES: Final = 64
 _NOT_KNOWN: Final = "the agent says more of it than is known to be harmless"
 
 
@@ -359,3 +365,23 @@ def _without_scheme(path: str) -> str:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value)
+
+
+# --- patterns of names ---------------------------------------------------------------------------
+
+
+def is_glob(text: str) -> bool:
+    """Return True for a text that may stand for the names of several files."""
+    return re.search(r"[*?\[{(]", text) is not None
+
+
+def choices(text: str) -> list[str]:
+    """Return each pattern without braces that one with braces stands for."""
+    pieces = _BRACES.split(_ROUND.sub("*", text))
+    found = map(
+        "".join, product(*(each.split(",") if at % 2 else [each] for at, each in enumerate(pieces)))
+    )
+    known = list(islice(found, _MOST_CHOICES + 1))
+    if len(known) > _MOST_CHOICES or any("{" in each for each in known):
+        return [re.sub(r"[{}].*[{}]", "*", text)]
+    return known

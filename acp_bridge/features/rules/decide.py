@@ -16,8 +16,8 @@ from functools import lru_cache
 from itertools import chain, product
 from operator import itemgetter
 
-from acp_bridge.features.rules import globs, harmless, paths, programs
-from acp_bridge.features.rules.addresses import is_from
+from acp_bridge.features.rules import harmless, paths, programs
+from acp_bridge.features.rules.calls import choices
 from acp_bridge.features.rules.definitions import (
     PATHS,
     Action,
@@ -29,11 +29,10 @@ from acp_bridge.features.rules.definitions import (
     Rules,
     Tool,
 )
-from acp_bridge.features.rules.lines import Lines, lines_of
-from acp_bridge.features.rules.ruleset import Ruleset, glob, named_by
+from acp_bridge.features.rules.lines import Lines, Word, files, lines_of, patterns
+from acp_bridge.features.rules.ruleset import Ruleset, glob, is_from, named_by
 from acp_bridge.features.rules.shell import Command, Redirect
 from acp_bridge.features.rules.steps import Step, Unclear, follow, is_inside
-from acp_bridge.features.rules.words import Word, files, patterns
 
 #: names of folders below which nobody's rule lets an agent write.
 _GUARDED = frozenset({".acp_bridge", ".git"})
@@ -135,7 +134,7 @@ class _Judged:
         found = [*(each for each in found if re.search(r"[*?\[{\\]", each)), *call.globs]
         # A program takes the backslash of `.e\nv` away.
         plain = (each.replace("\\", "") for each in found)
-        self._patterns = {each for one in plain for each in globs.choices(one)}
+        self._patterns = {each for one in plain for each in choices(one)}
 
     def _followed(self) -> str:
         """Follow each line; returns why one can't be followed, empty if each can."""
