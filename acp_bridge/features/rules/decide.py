@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain, product
-from operator import itemgetter
 
 from acp_bridge.features.rules import harmless, paths, programs
 from acp_bridge.features.rules.calls import choices
@@ -113,9 +112,11 @@ class _Judged:
         self._call = call
         self._lines = lines
         self._place = place
-        self._read: dict[str, tuple[str, ...]] = {}
-        self._globs: dict[str, list[str] | None] = {}
-        self._named: dict[Tool, list[str]] = {}
+        #: the forms of a path that a refusal is compared with.
+        self._readings = cache(lambda path: paths.readings(path, place))
+        #: the files that a shell may put in place of a pattern; None: nobody can tell.
+        self._files_of = cache(lambda pattern: paths.expanded(pattern, place))
+        self._paths = cache(self._named)
         self._steps: list[Step] = []
         self._redirects: list[Redirect] = []
         #: why the lines can't be allowed; empty: each is understood.
@@ -231,10 +232,8 @@ class _Judged:
         named = [path for tool in PATHS for path in self._paths(tool)]
         return any(map(paths.depends_on_process, named))
 
-    def _paths(self, tool: Tool) -> list[str]:
+    def _named(self, tool: Tool) -> list[str]:
         """Return the paths that a rule about this tool is compared with, as named and resolved."""
-        if tool in self._named:
-            return self._named[tool]
         found = list(self._call.paths) if self._concerns(tool) else []
         if tool is not Tool.SEARCH:
             wanted = tool is Tool.EDIT
@@ -244,9 +243,7 @@ class _Judged:
             found += [word for words in self._lines.raw for word in words]
             folder = self._call.cwd
             found += [os.path.join(folder, each) for each in found] if folder else []
-        readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
-        self._named[tool] = list(dict.fromkeys(readings))
-        return self._named[tool]
+        return list(dict.fromkeys(each for path in found for each in self._readings(path)))
 
     def _concerns(self, tool: Tool) -> bool:
         """Return True if rules about this tool are compared with the paths that the call names."""
@@ -254,45 +251,37 @@ class _Judged:
         searches = tool is Tool.READ and Tool.SEARCH in call.said
         return searches or tool in call.said or call.tool in (Tool.BASH, Tool.FETCH, None)
 
-    def _readings(self, path: str) -> tuple[str, ...]:
-        if path not in self._read:
-            self._read[path] = paths.readings(path, self._place)
-        return self._read[path]
-
-    def _files_of(self, pattern: str) -> list[str] | None:
-        """Return the files that a shell may put in place of a pattern; None: nobody can tell."""
-        if pattern not in self._globs:
-            self._globs[pattern] = paths.expanded(pattern, self._place)
-        return self._globs[pattern]
-
     # --- what is the person's alone to allow -------------------------------------------------
 
     def protected(self) -> str:
         """Return a path to which the call may write and no rule may allow that; empty: none."""
-        writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
-        writing = writing and not self._call.commands
-        names = list(self._call.paths) if writing else []
+        call, guards = self._call, self._place.protected
+        writing = not call.commands
+        writing &= call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
+        changed = list(call.paths) if writing else []
         for word in (each for each in self._words if each.changes_below):
-            found = (self._files_of(word.text) or ()) if word.is_glob else ()
-            names += [word.text, *(each for each in found if "/.git" not in each)]
-        for name in dict.fromkeys(names):
-            if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
-                return name
-        names += [each.path for each in self._redirects if each.writes]
-        for name in dict.fromkeys(names):
-            if any(map(paths.is_in_a_repository, self._readings(name))):
-                return name
-        names += [self._call.cwd] if self._call.commands else []
-        named = [*((name, False) for name in names), *((w.text, w.reads) for w in self._words)]
-        for name, reads in filter(itemgetter(0), dict.fromkeys(named)):
-            readings = self._readings(name)
-            if any(_is_guarded(each, self._place.protected, reads=reads) for each in readings):
-                return name
+            made = (self._files_of(word.text) or ()) if word.is_glob else ()
+            changed += [word.text, *(each for each in made if "/.git" not in each)]
+        written = dict.fromkeys([*changed, *(each.path for each in self._redirects if each.writes)])
+        named = [(each, False) for each in (*written, *([call.cwd] if call.commands else ()))]
+        named += [(each.text, each.reads) for each in self._words]
         wild = [(each.text, each.reads) for each in self._words if each.is_glob]
-        wild += [(each, False) for each in (self._call.globs if writing else ())]
-        into = (each for each, reads in wild if self._may_be_protected(each, reads=reads))
-        leading = (each.text for each in self._words if self._may_lead_to(each))
-        return next(chain(into, leading), "")
+        wild += [(each, False) for each in (call.globs if writing else ())]
+
+        def some(names: Iterable[str], test: Callable[[str], bool]) -> Iterator[str]:
+            return (name for name in names if name and any(map(test, self._readings(name))))
+
+        found = chain(
+            some(changed, lambda path: paths.is_above(path, guards)),
+            some(written, paths.is_in_a_repository),
+            *(
+                some([each], partial(_is_guarded, guards, reads))
+                for each, reads in dict.fromkeys(named)
+            ),
+            (each for each, reads in wild if self._may_be_protected(each, reads=reads)),
+            (each.text for each in self._words if self._may_lead_to(each)),
+        )
+        return next(found, "")
 
     def _may_lead_to(self, word: Word) -> bool:
         """Return True for a relative word behind a `cd` that has the name of a protected path."""
@@ -466,7 +455,7 @@ def _does_nothing(command: Command) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _is_guarded(path: str, protected: tuple[str, ...], *, reads: bool) -> bool:
+def _is_guarded(protected: tuple[str, ...], reads: bool, path: str) -> bool:
     """Return True for an absolute path to which no rule lets an agent write.
 
     `reads`: a command that surely only reads names it, which it may do in a `.git`.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from itertools import chain, pairwise
+from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote
 
@@ -122,7 +122,6 @@ class Lines:
         self._rules = rules
         self.told = told
         self._texts = texts
-        self._said: dict[tuple[Action, bool], Rule | None] = {}
         self.each = [shell.line(line, moved=moved) for line in told]
         self.too_long = any(len(line) > shell.MOST for line in told)
         self.commands = [command for line in self.each for command in line.commands]
@@ -130,27 +129,13 @@ class Lines:
         self.raw = [line.raw for line in self.each if line.raw]
         #: every file that the lines read or write by a redirection.
         self.redirects = [each for line in self.each for each in line.redirects]
-
-    @cached_property
-    def words(self) -> tuple[Word, ...]:
-        """The words that may name files, each once."""
-        whole = (each for each in self.commands if not each.inner)
-        return tuple(dict.fromkeys(chain.from_iterable(map(files, whole))))
-
-    def running(self, action: Action) -> Rule | None:
-        """Return a rule of the list `action` about a command that the lines run; else None."""
-        key = action, True
-        if key not in self._said:
-            self._said[key] = next(self._running(action), None)
-        return self._said[key]
-
-    def perhaps_running(self, action: Action) -> Rule | None:
-        """Return a rule of the list about a command that only perhaps runs; else None."""
-        key = action, False
-        if key not in self._said:
-            about = self._rules.about_commands(action)
-            self._said[key] = next(self._perhaps_running(action), None) if about else None
-        return self._said[key]
+        #: the words that may name files, each once.
+        self.words = tuple(
+            dict.fromkeys(word for each in self.commands if not each.inner for word in files(each))
+        )
+        #: a rule of a list about a command that the lines run, or only perhaps run; else None.
+        self.running = cache(lambda action: next(self._running(action), None))
+        self.perhaps_running = cache(lambda action: next(self._perhaps_running(action), None))
 
     def _running(self, action: Action) -> Iterator[Rule]:
         said = {name for words in self.raw for word in words for name in (word, base(word))}
@@ -163,6 +148,8 @@ class Lines:
             yield from self._refused(action, words)
 
     def _perhaps_running(self, action: Action) -> Iterator[Rule]:
+        if not self._rules.about_commands(action):
+            return
         texts = [*self._texts, *(text for line in self.each for text in line.texts)]
         for each in self.commands:
             runs = programs.may_run_any(each.words) or bool(harmless.objection(each))

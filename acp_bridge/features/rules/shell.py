@@ -174,6 +174,10 @@ def _stands_apart(root: Node, source: bytes) -> bool:
     return not source[end:].strip(b" \t\n")
 
 
+def _text(node: Node) -> str:
+    return (node.text or b"").decode(errors="replace")
+
+
 @cache
 def _parser() -> Parser:
     import tree_sitter
@@ -207,20 +211,20 @@ class _Reader:
         elif node.type == "command":
             self._command(node)
         elif node.type == "test_command":
-            self.said.append(("[", (node.text or b"").decode(errors="replace")))
+            self.said.append(("[", _text(node)))
         elif node.type == "for_statement":
             named = [each for each in node.named_children if each.type != "do_group"]
             self.said.append(("for", *(self._word(each)[0] for each in named)))
         elif node.type == "heredoc_redirect":
             self._expanded(node)
         elif node.type in ("heredoc_body", "herestring_redirect"):
-            text = (node.text or b"").decode(errors="replace").removeprefix("<<<").strip()
+            text = _text(node).removeprefix("<<<").strip()
             text = _of_ansi_c(text[2:-1]) if text.startswith("$'") else text
             self._texts.append(text.strip("'\""))
         elif node.type == "variable_assignment":
-            self.foreign.append((node.text or b"").decode(errors="replace").partition("=")[2])
+            self.foreign.append(_text(node).partition("=")[2])
         elif node.type == "expansion":  # the grammar looks for no command between its backticks
-            for script in re.findall(r"`([^`]*)`", (node.text or b"").decode(errors="replace")):
+            for script in re.findall(r"`([^`]*)`", _text(node)):
                 self._script(script)
         for child in node.children:
             self.read(child)
@@ -245,7 +249,7 @@ class _Reader:
 
     def _expanded(self, heredoc: Node) -> None:
         """Note what the body of a heredoc runs: the grammar does not find all of it."""
-        of = {each.type: (each.text or b"").decode(errors="replace") for each in heredoc.children}
+        of = {each.type: _text(each) for each in heredoc.children}
         body = of.get("heredoc_body", "")
         if re.search(r"['\"\\]", of.get("heredoc_start", "")) or not re.search(r"`|\$\(", body):
             return
@@ -296,7 +300,7 @@ class _Reader:
                 found.append(self._word(child))
         words = tuple(text for text, _ in found)
         assigned = (each for each in node.named_children if each.type == "variable_assignment")
-        texts = ((each.text or b"").decode(errors="replace") for each in assigned)
+        texts = (_text(each) for each in assigned)
         self.said.append((*texts, *words))
         if not words:
             return
@@ -334,13 +338,13 @@ class _Reader:
 
     def _word(self, node: Node) -> tuple[str, bool]:
         """Return a word as the program gets it, and True if the shell would expand it."""
-        source = (node.text or b"").decode(errors="replace")
+        source = _text(node)
         if node.type == "word" and _SIMPLE.fullmatch(source):
             return source, False
         pieces: list[str] = []
         expands = False
         for each in [node] if node.type != "concatenation" else node.children:
-            text = (each.text or b"").decode(errors="replace")
+            text = _text(each)
             match each.type:
                 case "raw_string":
                     pieces.append(text[1:-1])
@@ -379,7 +383,7 @@ def _expands_into_words(name: Node) -> bool:
 
 def _otherwise(node: Node, command: Command) -> Iterator[Command]:
     """Give the other commands that a command may be once variables and braces are expanded."""
-    source = (node.text or b"").decode(errors="replace")
+    source = _text(node)
     if command.words[0].startswith("="):  # zsh: the path of a program
         yield Command((command.words[0][1:], *command.words[1:]), moved=command.moved)
     if "{" not in source and "$" not in source:
@@ -413,7 +417,7 @@ def _targets(redirect: Node) -> list[Node]:
 def _number(redirect: Node) -> str:
     """Return the descriptor that a redirection names; empty: none."""
     found = (each for each in redirect.named_children if each.type == "file_descriptor")
-    return next(((each.text or b"").decode() for each in found), "")
+    return next((_text(each) for each in found), "")
 
 
 def _redirects_behind(command: Node) -> Iterator[Node]:
