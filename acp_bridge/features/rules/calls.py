@@ -291,7 +291,7 @@ class _Files:
         self.globs: list[str] = []
         #: True if a text in it may be of files and it is not known of which.
         self.unclear = False
-        self._about_files = not PATHS.isdisjoint(said)
+        self._about_files = not set(PATHS).isdisjoint(said)
         self._left = _ABOUT | _OF_CODEX | _NO_FILE | COMMANDS
         self._left = self._left | _CONTENTS if edits else self._left
         self._searches = Tool.EDIT not in said

@@ -203,22 +203,21 @@ class _Judged:
         return next(filter(None, (*of_lines, *of_steps)), None)
 
     def _touches(self, action: Action) -> Rule | None:
-        for tool in self._rules.tools_with_paths(action):
-            if rule := self._rules.naming(action, tool, self._paths(tool), self._place):
-                return rule
-        return None
+        tools = dict.fromkeys(rule.tool for rule in self._rules.of_paths(action))
+        named = (self._rules.naming(action, each, self._paths(each), self._place) for each in tools)
+        return next(filter(None, named), None)
 
     def unknown(self, action: Action) -> Rule | None:
         """Return a rule about paths if nobody can tell which paths the call names; else None."""
-        of_paths = self._rules.about_paths(action)
+        of_paths = self._rules.of_paths(action)
         if of_paths and self._is_unclear():
-            return of_paths
-        rules = filter(lambda rule: self._concerns(rule.tool), self._rules.of_paths(action))
-        names = [(rule, rule.pattern.rpartition("/")[2]) for rule in rules]
-        for pattern in {each.rpartition("/")[2] for each in self._patterns} if names else ():
-            for rule, name in names:
-                if "**" not in name and paths.may_be_named(pattern, name):
-                    return rule
+            return of_paths[0]
+        rules = [rule for rule in of_paths if self._concerns(rule.tool)]
+        names = {each.rpartition("/")[2] for each in self._patterns}
+        for rule, name in product(rules, names):
+            pattern = rule.pattern.rpartition("/")[2]
+            if "**" not in pattern and paths.may_be_named(name, pattern):
+                return rule
         return None
 
     def _is_unclear(self) -> bool:

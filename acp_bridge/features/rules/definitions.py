@@ -41,7 +41,7 @@ KINDS: Final = {
     "fetch": Tool.FETCH,
 }
 #: the tools whose rules have a pattern of paths.
-PATHS: Final = frozenset({Tool.READ, Tool.SEARCH, Tool.EDIT})
+PATHS: Final = (Tool.READ, Tool.SEARCH, Tool.EDIT)
 
 
 @dataclass(frozen=True, slots=True)

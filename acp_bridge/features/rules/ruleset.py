@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from urllib.parse import unquote, urlsplit
 
 from acp_bridge.features.rules.definitions import PATHS, Action, Place, Rule, Tool
@@ -38,19 +39,8 @@ class Ruleset:
         self._by_word: dict[tuple[Action, str], list[Rule]] = {}
         self._any_word: dict[Action, list[Rule]] = {action: [] for action in Action}
         self._patterns: dict[tuple[Action, Tool, Place], tuple[list[Rule], Patterns]] = {}
-        #: rules about every call of a tool, such as `Read`.
-        self._bare: dict[tuple[Action, Tool], Rule] = {}
-        #: the first rule of each list that names paths.
-        self._about_paths: dict[Action, Rule] = {}
-        self._with_paths: dict[Action, list[Tool]] = {action: [] for action in Action}
         for rule in rules:
             self._of.setdefault((rule.action, rule.tool), []).append(rule)
-            if not rule.pattern:
-                self._bare.setdefault((rule.action, rule.tool), rule)
-            elif rule.tool in PATHS:
-                self._about_paths.setdefault(rule.action, rule)
-                if rule.tool not in self._with_paths[rule.action]:
-                    self._with_paths[rule.action].append(rule.tool)
             if rule.tool is Tool.BASH and rule.pattern:
                 first = _words(rule.pattern)[0]
                 if "*" in first:
@@ -65,20 +55,12 @@ class Ruleset:
 
     def bare(self, action: Action, tool: Tool) -> Rule | None:
         """Return a rule about every call of a tool, such as `Read`."""
-        return self._bare.get((action, tool))
+        return next((rule for rule in self.of(action, tool) if not rule.pattern), None)
 
-    def about_paths(self, action: Action) -> Rule | None:
-        """Return the first rule with a pattern of paths in a list; None if it has none."""
-        return self._about_paths.get(action)
-
-    def tools_with_paths(self, action: Action) -> Sequence[Tool]:
-        """Return the tools of the rules in a list that have a pattern of paths."""
-        return self._with_paths[action]
-
-    def of_paths(self, action: Action) -> Iterator[Rule]:
-        """Give the rules of a list that have a pattern of paths."""
-        for tool in self._with_paths[action]:
-            yield from (rule for rule in self.of(action, tool) if rule.pattern)
+    def of_paths(self, action: Action) -> list[Rule]:
+        """Return the rules of a list that have a pattern of paths."""
+        rules = chain.from_iterable(self.of(action, tool) for tool in PATHS)
+        return [rule for rule in rules if rule.pattern]
 
     def about_commands(self, action: Action) -> bool:
         """Return True if a list has rules that name commands."""
@@ -86,8 +68,6 @@ class Ruleset:
 
     def naming(self, action: Action, tool: Tool, found: Iterable[str], place: Place) -> Rule | None:
         """Return a rule of a list and tool whose pattern names one of these absolute paths."""
-        if tool not in self._with_paths[action]:
-            return None
         key = action, tool, place
         if key not in self._patterns:
             rules = [rule for rule in self.of(action, tool) if rule.pattern]

@@ -85,9 +85,7 @@ class Redirect:
 class Line:
     """A command line that was taken apart."""
 
-    #: False if the grammar does not know it: there are no commands then.
-    parsed: bool
-    #: every command, nested and unwrapped.
+    #: every command, nested and unwrapped; none if the grammar does not know the line.
     commands: tuple[Command, ...] = ()
     #: every file that a redirection names, in scripts too.
     redirects: tuple[Redirect, ...] = ()
@@ -126,7 +124,6 @@ def _line(text: str, depth: int, *, moved: bool) -> Line:
         return _unparsed(text, joined)
     reader.read_code()
     return Line(
-        True,
         tuple(reader.commands),
         tuple(reader.redirects),
         (*(_unparsed(text, joined).raw if reader.unknown else ()), *reader.raw),
@@ -145,7 +142,7 @@ def _unparsed(text: str, joined: str) -> Line:
     parted, empty = _PARTED.sub(" ", joined), _EMPTY.sub("", joined)
     texts = dict.fromkeys((joined, text, parted, empty))
     raw = tuple(word for each in texts for word in (*_raw(each), ";"))
-    return Line(parsed=False, raw=raw)
+    return Line(raw=raw)
 
 
 def _raw(text: str) -> tuple[str, ...]:
@@ -269,7 +266,7 @@ class _Reader:
             self.redirects.append(replace(each, moved=each.moved or self._moved))
         self.raw.extend(read.raw)
         self.foreign.extend(read.texts)
-        self.unknown = self.unknown or (read.parsed and bool(read.raw))
+        self.unknown = self.unknown or bool(read.commands and read.raw)
 
     def _redirect(self, node: Node) -> None:
         sign = next((each.type for each in node.children if not each.is_named), "")
