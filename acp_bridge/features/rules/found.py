@@ -112,13 +112,7 @@ class FoundRules:
         from acp_bridge.features.rules.session_rules import SessionRules
 
         if self._rules is None:
-            settings = self._settings
-            self._rules = SessionRules(
-                self._own,
-                self._project,
-                settings.home,
-                self._cwd,
-                settings.agent_name,
-                self._opened,
-            )
+            home, agent = self._settings.home, self._settings.agent_name
+            files = self._own, self._project
+            self._rules = SessionRules(*files, home, self._cwd, agent, self._opened)
         return judge(self._rules)

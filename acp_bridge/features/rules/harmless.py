@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -47,8 +48,8 @@ _ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)+/)"
 _PART: Final = r"(?:[^\\\n{0}]|\\[^\n])*"
 _SED: Final = re.compile(
     rf"(?:\d+(?:,[\d$]+)?[pd];)*(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?!?)?(?:[pd=q]|"
-    + "|".join(f"s{by}{_PART.format(by)}{by}{_PART.format(by)}{by}[gpI0-9]*" for by in "/,#")
-    + r"|s\|(?:[^\\\n|]|\\[^\n])*\|(?:[^\\\n|]|\\[^\n])*\|[gpI0-9]*)"
+    + "|".join(rf"s\{by}(?:{_PART.format(by)}\{by}){{2}}[gpI0-9]*" for by in "/,#|")
+    + ")"
 )
 
 #: told a path, and if a shell may put other files in its place.
@@ -130,15 +131,18 @@ def _row(words: tuple[str, ...]) -> tuple[int, frozenset[str] | None]:
     return 0, None
 
 
+@dataclass(frozen=True, slots=True)
 class _Words:
     """The words behind those that name a row."""
 
-    def __init__(self, command: Command, name: str, row: frozenset[str], outside: Outside) -> None:
-        self._command = command
-        self._row = row
-        self._of_project = has(name, "project")
-        self._makes = name == "make"
-        self._outside = outside
+    _command: Command
+    _name: str
+    _row: frozenset[str]
+    _outside: Outside
+
+    @property
+    def _of_project(self) -> bool:
+        return has(self._name, "project")
 
     def odd(self, begin: int, own: int) -> str:
         """Return the first word from the place `begin` on that is not known to be harmless.
@@ -169,7 +173,7 @@ class _Words:
         return at in self._command.expands and first in "*?[" and known.ANY_OPTION not in self._row
 
     def _takes(self, word: str, operands: int) -> bool:
-        if self._makes and "=" in word:
+        if self._name == "make" and "=" in word:
             return _SWITCH.fullmatch(word) is not None
         return known.OPERANDS in self._row or (known.ONE in self._row and operands == 1)
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from acp_bridge.features.rules import harmless, programs, shell
 from acp_bridge.features.rules.definitions import Action, Call, Rule
+from acp_bridge.features.rules.paths import names_of
 from acp_bridge.features.rules.programs import base
 from acp_bridge.features.rules.ruleset import Ruleset
 
@@ -134,20 +135,24 @@ class Lines:
             dict.fromkeys(word for each in self.commands if not each.inner for word in files(each))
         )
         #: a rule of a list about a command that the lines run, or only perhaps run; else None.
-        self.running = cache(lambda action: next(self._running(action), None))
-        self.perhaps_running = cache(lambda action: next(self._perhaps_running(action), None))
+        self.running = cache(lambda action: next(filter(None, self._running(action)), None))
+        self.perhaps_running = cache(
+            lambda action: next(filter(None, self._perhaps_running(action)), None)
+        )
 
-    def _running(self, action: Action) -> Iterator[Rule]:
+    def _running(self, action: Action) -> Iterator[Rule | None]:
         said = {name for words in self.raw for word in words for name in (word, base(word))}
         for each in self.commands:
-            if each.unknown and (rule := self._rules.refusing_named(action, said, each.words)):
-                yield rule
-            if rule := self._rules.refusing(action, each.words, expands=0 in each.expands):
-                yield rule
+            if each.unknown:
+                yield self._rules.refusing_any(action, said.__contains__, each.words)
+            if 0 in each.expands:
+                may_be = names_of(base(each.words[0]).casefold()).fullmatch
+                yield self._rules.refusing_any(action, may_be, each.words)
+            yield self._rules.refusing(action, each.words)
         for words in self.raw:
             yield from self._refused(action, words)
 
-    def _perhaps_running(self, action: Action) -> Iterator[Rule]:
+    def _perhaps_running(self, action: Action) -> Iterator[Rule | None]:
         if not self._rules.about_commands(action):
             return
         texts = [*self._texts, *(text for line in self.each for text in line.texts)]
@@ -157,10 +162,8 @@ class Lines:
             if each.guessed or not (runs or names):
                 continue
             for at in range(1, len(each.words)):
-                if names and "/" not in each.words[at]:
-                    continue
-                if rule := self._rules.refusing(action, each.words, at):
-                    yield rule
+                if runs or "/" in each.words[at]:
+                    yield self._rules.refusing(action, each.words, at)
             if runs:
                 texts += [word for word in each.words[1:] if not _OF_TEXT.fullmatch(word)]
                 options = [word for word in each.words[1:] if re.match(r"-\w", word)]
@@ -169,9 +172,10 @@ class Lines:
             words = ("", *_OF_TEXT.findall(text)[:_MOST_OF_TEXT])
             yield from self._refused(action, words, 1)
 
-    def _refused(self, action: Action, words: tuple[str, ...], first: int = 0) -> Iterator[Rule]:
-        found = (self._rules.refusing(action, words, at) for at in range(first, len(words)))
-        return filter(None, found)
+    def _refused(
+        self, action: Action, words: tuple[str, ...], first: int = 0
+    ) -> Iterator[Rule | None]:
+        return (self._rules.refusing(action, words, at) for at in range(first, len(words)))
 
 
 _remembered = lru_cache(maxsize=256)(Lines)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final
 
 #: what each program does, by its name:
@@ -356,17 +356,12 @@ def written_by_copying(words: tuple[str, ...]) -> Iterator[str]:
     if len(targets) * len(named) > _MOST_PAIRS:
         yield from (f"{target}/.git/config" for target in targets[:1])
         return
-    for target in dict.fromkeys([*targets, *named[-1:]]):
-        for source in dict.fromkeys(named):
-            if source == target:
-                continue
-            last = source.rstrip("/").rpartition("/")[2]
-            if whole:
-                yield from (target, f"{target}/.git", *(named if name == "mv" else ()))
-                break
-            if last in ("", ".", "..") or (name == "rsync" and source.endswith("/")):
-                yield from (target, f"{target}/.git")
-            else:
-                yield f"{target}/{last}"
-            if name == "mv":
-                yield source
+    pairs = product(dict.fromkeys([*targets, *named[-1:]]), dict.fromkeys(named))
+    for target, source in (pair for pair in pairs if pair[0] != pair[1]):
+        last = source.rstrip("/").rpartition("/")[2]
+        if whole or last in ("", ".", "..") or (name == "rsync" and source.endswith("/")):
+            yield from (target, f"{target}/.git")
+        else:
+            yield f"{target}/{last}"
+        if name == "mv":
+            yield source

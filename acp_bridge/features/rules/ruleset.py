@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import chain
@@ -88,23 +88,14 @@ class Ruleset:
             if _is_like(_words(rule.pattern), words):
                 yield rule
 
-    def refusing(
-        self, action: Action, words: Sequence[str], at: int = 0, *, expands: bool = False
-    ) -> Rule | None:
+    def refusing(self, action: Action, words: Sequence[str], at: int = 0) -> Rule | None:
         """Return a rule that refuses or asks about a command: also `/bin/rm` and `RM` are `rm`.
 
-        `at`: the place in `words` of the command's first word; `expands`: that word is a shell's
-        pattern, which may stand for any program that it matches.
+        `at`: the place in `words` of the command's first word.
         """
         word = words[at].casefold()
         name = base(word)
-        for first in self._names(action, name) if expands else ():
-            if rule := self.refusing(action, (first, *words[at + 1 :])):
-                return rule
         names = (word,) if word == name else (word, name)
-        begins = self._any_word[action] or any((action, each) in self._by_word for each in names)
-        if not begins:
-            return None
         found = list(self._beginning(action, names, inside=at > 0))
         if not found:
             return None
@@ -124,32 +115,24 @@ class Ruleset:
         name = base(words[0].casefold())
         for rule in self._beginning(action, (words[0].casefold(), name)):
             named = [each for each in _words(rule.pattern)[1:] if each != "*"]
-            forms = (
-                [each for each in named if names_of(word).fullmatch(each)] or [word]
-                if at in expands
-                else [word]
-                for at, word in enumerate(words)
-            )
-            given = tuple(each for form in forms for each in form)
-            if given != tuple(words) and _may_be(rule.pattern, [given, *_without_options(given)]):
+            given = list[str]()
+            for at, word in enumerate(words):
+                found = filter(names_of(word).fullmatch, named) if at in expands else ()
+                given += list(found) or [word]
+            if given != list(words) and _may_be(rule.pattern, [given, *_without_options(given)]):
                 return rule
         return None
 
-    def refusing_named(
-        self, action: Action, names: Collection[str], words: Sequence[str]
+    def refusing_any(
+        self, action: Action, may_be: Callable[[str], object], words: Sequence[str]
     ) -> Rule | None:
-        """Return a rule of the list about the command `words`, whose name may be any of `names`."""
-        firsts = [first for of, first in self._by_word if of is action and base(first) in names]
+        """Return a rule of the list about the command `words`, whose name is not known.
+
+        `may_be` returns something true for a name that it may have.
+        """
+        firsts = [first for of, first in self._by_word if of is action and may_be(base(first))]
         found = (self.refusing(action, (first, *words[1:])) for first in firsts)
         return next(filter(None, found), None)
-
-    def _names(self, action: Action, pattern: str) -> list[str]:
-        """Return the first words of rules that a shell's pattern matches."""
-        return [
-            first
-            for of, first in self._by_word
-            if of is action and names_of(pattern).fullmatch(base(first))
-        ]
 
     def _beginning(
         self, action: Action, names: Iterable[str], *, inside: bool = False
