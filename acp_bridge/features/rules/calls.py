@@ -211,9 +211,8 @@ def _members(value: object, depth: int = 0) -> Iterator[tuple[str, Any]]:
 
 def _texts(members: Iterable[tuple[str, Any]], names: Collection[str]) -> list[str]:
     """Return each text that a member of one of these names has, alone or in a list, once."""
-    named = [value for key, value in members if key in names]
-    flat = [each for value in named for each in (value if isinstance(value, list) else [value])]
-    return list(dict.fromkeys(each for each in flat if _is_text(each)))
+    named = (value for key, value in members if key in names)
+    return list(dict.fromkeys(text for value in named for text in _flat(value)))
 
 
 def _lines(commands: list[str], members: list[tuple[str, Any]]) -> tuple[tuple[str, ...], bool]:
@@ -361,10 +360,6 @@ def _without_scheme(path: str) -> str:
     """Return the path of a `file:` address; any other as it is."""
     found = re.fullmatch(r"file:(?://[^/]*)?(/.*)", path, re.IGNORECASE | re.DOTALL)
     return unquote(found[1]) if found else path
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
 
 
 # --- patterns of names ---------------------------------------------------------------------------

@@ -316,76 +316,62 @@ class _Judged:
 
     def allowed(self) -> tuple[tuple[Rule, ...], str]:
         """Return the rules that together allow the call; or none, and why."""
-        call = self._call
-        mine = self._rules.of(Action.ALLOW, call.tool) if call.tool else ()
-        match call.tool:
+        try:
+            return tuple(dict.fromkeys(self._used())), ""
+        except Unclear as why:
+            return (), str(why)
+
+    def _used(self) -> Iterator[Rule]:
+        """Give a rule that allows each part of the call; raises Unclear."""
+        call, tool = self._call, self._call.tool
+        mine = self._rules.of(Action.ALLOW, tool) if tool else ()
+        match tool:
             case None:
-                return (), call.odd or "it is not known what kind of tool this is"
+                raise Unclear(call.odd or "it is not known what kind of tool this is")
             case Tool.BASH if not call.commands:
-                return (), "the agent does not say which command it is"
+                raise Unclear("the agent does not say which command it is")
             case Tool.BASH:
-                return self._allowed_lines()
+                yield from self._used_by_lines()
             case Tool.MCP:
-                return _one(rule for rule in mine if _is_named(rule, call))
+                yield _first((rule for rule in mine if _is_named(rule, call)), "no rule names it")
             case Tool.FETCH:
-                return _one(rule for rule in mine if is_from(rule.pattern, call.url, below=False))
+                from_it = (rule for rule in mine if is_from(rule.pattern, call.url, below=False))
+                yield _first(from_it, "no rule names it")
+            case _ if call.paths:
+                for path in call.paths:
+                    yield self._allowing(tool, path, f"no rule allows {path}")
             case _:
-                return self._allowed_paths(call.tool)
+                bare = (rule for rule in mine if not rule.pattern and tool is not Tool.EDIT)
+                yield _first(bare, "it is not known which file it means")
 
-    def _allowed_paths(self, tool: Tool) -> tuple[tuple[Rule, ...], str]:
-        if not self._call.paths:
-            bare = self._rules.bare(Action.ALLOW, tool) if tool is not Tool.EDIT else None
-            return ((bare,), "") if bare else ((), "it is not known which file it means")
-        used = []
-        for path in self._call.paths:
-            rule = self._allows_path(tool, path)
-            if rule is None:
-                return (), f"no rule allows {path}"
-            used.append(rule)
-        return tuple(dict.fromkeys(used)), ""
-
-    def _allows_path(self, tool: Tool, path: str) -> Rule | None:
-        real = self._readings(path)[-1] if paths.resolved(path, self._place) else ""
-        if not real:
-            return None
-        bare = self._rules.bare(Action.ALLOW, tool)
-        if bare or paths.depends_on_process(real):
-            return bare
-        return self._rules.naming(Action.ALLOW, tool, [real], self._place)
-
-    def _allowed_lines(self) -> tuple[tuple[Rule, ...], str]:
-        used: list[Rule] = []
+    def _used_by_lines(self) -> Iterator[Rule]:
         if self._unclear or not self._steps:
-            return (), self._unclear or "it does not say which command it runs"
+            raise Unclear(self._unclear or "it does not say which command it runs")
         for step in self._steps:
-            if _does_nothing(step.command):
-                continue
-            rule, why = self._allows(step)
-            if rule is None:
-                return (), why
-            used.append(rule)
-        for redirect in self._redirects:
-            if redirect.writes:
-                rule = self._allows_path(Tool.EDIT, redirect.path)
-                if rule is None:
-                    return (), f"no Edit rule allows writing {redirect.path}"
-                used.append(rule)
-        return tuple(dict.fromkeys(used)), ""
+            if not _does_nothing(step.command):
+                yield self._allowing_step(step)
+        for path in (each.path for each in self._redirects if each.writes):
+            yield self._allowing(Tool.EDIT, path, f"no Edit rule allows writing {path}")
 
-    def _allows(self, step: Step) -> tuple[Rule | None, str]:
-        """Return a rule that allows a command with all its words; else None, and why."""
+    def _allowing(self, tool: Tool, path: str, why: str) -> Rule:
+        """Return a rule that allows a tool to use a path; raises Unclear, which says `why`."""
+        real = self._readings(path)[-1] if paths.resolved(path, self._place) else ""
+        found = self._rules.bare(Action.ALLOW, tool) if real else None
+        if real and not found and not paths.depends_on_process(real):
+            found = self._rules.naming(Action.ALLOW, tool, [real], self._place)
+        return _first(filter(None, [found]), why)
+
+    def _allowing_step(self, step: Step) -> Rule:
+        """Return a rule that allows a command with all its words; raises Unclear."""
         why = f"no rule allows {' '.join(step.command.words)}"
         for command in filter(None, (step.command, step.short)):
             for rule in self._rules.allowing(command.words):
-                named = named_by(rule)
-                if not (odd := self._odd(rule, named, command, step.folders)):
-                    return rule, ""
+                if not (odd := self._odd(named_by(rule), command, step.folders)):
+                    return rule
                 why = f"no rule allows {command.words[0]} with {odd}"
-        return None, why
+        raise Unclear(why)
 
-    def _odd(
-        self, rule: Rule, named: tuple[str, ...], command: Command, folders: tuple[str, ...]
-    ) -> str:
+    def _odd(self, named: tuple[str, ...], command: Command, folders: tuple[str, ...]) -> str:
         """Return what a command has that a rule for its first words does not allow; or empty."""
         name = command.words[0]
         exact = "*" not in command.words and named == command.words
@@ -463,9 +449,11 @@ def _is_guarded(protected: tuple[str, ...], reads: bool, path: str) -> bool:
     return guarded or paths.is_below(path, protected) or paths.depends_on_process(path)
 
 
-def _one(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], str]:
-    found = tuple(rules)[:1]
-    return found, "" if found else "no rule names it"
+def _first(rules: Iterable[Rule], why: str) -> Rule:
+    """Return the first of these rules; raises Unclear if there is none."""
+    for rule in rules:
+        return rule
+    raise Unclear(why)
 
 
 def _may_be_named(rule: Rule, title: str) -> bool:

@@ -372,3 +372,11 @@ def test_names_say_what_a_text_is_only_where_no_other_reading_is_left(
     kind: str, raw: dict[str, Any], decision: str
 ) -> None:
     assert _ordinarily({"kind": kind, "rawInput": raw}) == decision
+
+
+def test_an_edit_that_names_no_file_is_allowed_by_no_rule() -> None:
+    for raw in ({}, {"content": "x"}):
+        assert (
+            judged('allow = ["Edit"]', call_of({"kind": "edit", "rawInput": raw})).action == "ask"
+        )
+    assert judged('allow = ["Read"]', call_of({"kind": "read", "rawInput": {}})).action == "allow"
