@@ -366,12 +366,14 @@ class _Judged:
         why = f"no rule allows {' '.join(step.command.words)}"
         for command in filter(None, (step.command, step.short)):
             for rule in self._rules.allowing(command.words):
-                if not (odd := self._odd(named_by(rule), command, step.folders)):
+                if not (odd := self._odd(rule, named_by(rule), command, step.folders)):
                     return rule
                 why = f"no rule allows {command.words[0]} with {odd}"
         raise Unclear(why)
 
-    def _odd(self, named: tuple[str, ...], command: Command, folders: tuple[str, ...]) -> str:
+    def _odd(
+        self, rule: Rule, named: tuple[str, ...], command: Command, folders: tuple[str, ...]
+    ) -> str:
         """Return what a command has that a rule for its first words does not allow; or empty."""
         name = command.words[0]
         exact = "*" not in command.words and named == command.words

@@ -375,7 +375,8 @@ def test_names_say_what_a_text_is_only_where_no_other_reading_is_left(
 
 
 def test_an_edit_that_names_no_file_is_allowed_by_no_rule() -> None:
-    for raw in ({}, {"content": "x"}):
+    raws: list[dict[str, Any]] = [{}, {"content": "x"}]
+    for raw in raws:
         assert (
             judged('allow = ["Edit"]', call_of({"kind": "edit", "rawInput": raw})).action == "ask"
         )
