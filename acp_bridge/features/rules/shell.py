@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ LONGEST: Final = 16 * 1024
 _SHORT: Final = 1000
 #: how many characters of a line that is not taken apart are looked at.
 MOST: Final = 4 * LONGEST
-#: the most parentheses of a line that is taken apart; each level is a recursive call here.
+#: the most parentheses of a line that is taken apart.
 _PARENTHESES: Final = 100
 #: how deep scripts in scripts (`sh -c "sh -c ..."`) are followed.
 _DEPTH: Final = 8
@@ -38,6 +38,8 @@ _DESCRIPTOR: Final = re.compile(r"[0-9]+-?|-")
 _MOVES: Final = (("cd",), ("pushd",), ("popd",), ("chdir",))
 _WRITES: Final = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
 _WORDS: Final = frozenset({"word", "string", "raw_string", "number", "concatenation"})
+#: what gives a program's name that is not written.
+_GIVES: Final = frozenset({"simple_expansion", "expansion", "command_substitution"})
 #: a backslash at the end of a line, which joins it to the next; one behind a backslash does not.
 _JOIN: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
 #: a word in which a shell sees nothing but its letters.
@@ -114,14 +116,12 @@ def _line(text: str, depth: int, *, moved: bool) -> Line:
     if unclear or len(text) > LONGEST or depth > _DEPTH:
         return _unparsed(text, joined)
     root = _parser().parse(joined.encode(errors="replace")).root_node
-    reader = _Reader(depth, moved=moved)
-    try:
-        if root.has_error:
-            return _unparsed(text, joined)
-        reader.read(root)
-        apart = _stands_apart(root, joined.encode(errors="replace"))
-    except RecursionError:
+    if root.has_error:
         return _unparsed(text, joined)
+    reader = _Reader(depth, moved=moved)
+    for node in _below(root):
+        reader.read(node)
+    apart = _stands_apart(root, joined.encode(errors="replace"))
     reader.read_code()
     return Line(
         tuple(reader.commands),
@@ -171,6 +171,15 @@ def _stands_apart(root: Node, source: bytes) -> bool:
     return not source[end:].strip(b" \t\n")
 
 
+def _below(root: Node) -> Iterator[Node]:
+    """Give a node and all below it, in the order in which they are written."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(node.children))
+
+
 def _text(node: Node) -> str:
     return (node.text or b"").decode(errors="replace")
 
@@ -202,7 +211,7 @@ class _Reader:
         self.foreign: list[str] = []
 
     def read(self, node: Node) -> None:
-        """Collect what a node and all below it run, read and write."""
+        """Collect what a node runs, reads and writes; those below it follow."""
         if node.type == "file_redirect":
             self._redirect(node)
         elif node.type == "command":
@@ -223,8 +232,6 @@ class _Reader:
         elif node.type == "expansion":  # the grammar looks for no command between its backticks
             for script in re.findall(r"`([^`]*)`", _text(node)):
                 self._script(script)
-        for child in node.children:
-            self.read(child)
 
     def read_code(self) -> None:
         """Note what is written for a shell that runs what it reads: `echo rm x | sh`."""
@@ -260,10 +267,11 @@ class _Reader:
         commands at its beginning were not in the line.
         """
         read = line(text, self._depth + 1)
-        found = self._here(read.commands[skipped:])
-        self.commands.extend(found if files else (replace(each, guessed=True) for each in found))
-        for each in read.redirects if files else ():
-            self.redirects.append(replace(each, moved=each.moved or self._moved))
+        for each in read.commands[skipped:]:
+            guessed, moved = each.guessed or not files, each.moved or self._moved
+            self.commands.append(replace(each, moved=moved, guessed=guessed))
+        for one in read.redirects if files else ():
+            self.redirects.append(replace(one, moved=one.moved or self._moved))
         self.raw.extend(read.raw)
         self.foreign.extend(read.texts)
         self.unknown = self.unknown or bool(read.commands and read.raw)
@@ -273,7 +281,8 @@ class _Reader:
         for target in _targets(node)[:1]:
             text, expands = self._word(target)
             home = f"./{text}" if text.startswith("~") and not expands else text
-            self.redirected.append((_number(node), sign, home))
+            numbers = (each for each in node.named_children if each.type == "file_descriptor")
+            self.redirected.append(("".join(map(_text, numbers)), sign, home))
             if sign in (">&", "<&") and _DESCRIPTOR.fullmatch(text):
                 continue
             if text != "/dev/null":
@@ -285,8 +294,7 @@ class _Reader:
         unknown = False
         for child in [*node.named_children, *_redirects_behind(node)]:
             if child.type == "command_name":
-                names = child.named_children
-                unknown = any(map(_expands_into_words, names))
+                unknown = any(each.type in _GIVES for each in _below(child))
                 self.unknown |= unknown
                 found.extend(self._word(each) for each in child.named_children)
             elif _is_redirect(child):
@@ -329,10 +337,6 @@ class _Reader:
         for script in programs.scripts_of(command.words):
             self._script(script, files=files)
 
-    def _here(self, commands: Sequence[Command]) -> Iterator[Command]:
-        for each in commands:
-            yield replace(each, moved=each.moved or self._moved)
-
     def _word(self, node: Node) -> tuple[str, bool]:
         """Return a word as the program gets it, and True if the shell would expand it."""
         source = _text(node)
@@ -347,10 +351,9 @@ class _Reader:
                     pieces.append(text[1:-1])
                 case "ansi_c_string":
                     pieces.append(_of_ansi_c(text[2:-1]))
-                case "translated_string":
-                    pieces.append(_ESCAPED_IN_QUOTES.sub(r"\1", text[2:-1]))
-                case "string":
-                    pieces.append(_ESCAPED_IN_QUOTES.sub(r"\1", text[1:-1]))
+                case "string" | "translated_string":
+                    inside = text.removeprefix("$")[1:-1]
+                    pieces.append(_ESCAPED_IN_QUOTES.sub(r"\1", inside))
                 case _:
                     bare = _ESCAPED.sub("", text)
                     expands = expands or bool(re.search(r"[*?\[]", bare))
@@ -365,17 +368,6 @@ def _of_ansi_c(text: str) -> str:
         return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
     except UnicodeDecodeError:
         return text
-
-
-def _expands_into_words(name: Node) -> bool:
-    """Return True for a program's name that a variable or another command gives."""
-    waiting = [name]
-    while waiting:
-        node = waiting.pop()
-        if node.type in ("simple_expansion", "expansion", "command_substitution"):
-            return True
-        waiting.extend(node.children)
-    return False
 
 
 def _otherwise(node: Node, command: Command) -> Iterator[Command]:
@@ -409,12 +401,6 @@ def _targets(redirect: Node) -> list[Node]:
     if redirect.type == "heredoc_redirect":
         found = [each for each in found if each.type in ("heredoc_start", *_WORDS)]
     return found
-
-
-def _number(redirect: Node) -> str:
-    """Return the descriptor that a redirection names; empty: none."""
-    found = (each for each in redirect.named_children if each.type == "file_descriptor")
-    return next((_text(each) for each in found), "")
 
 
 def _redirects_behind(command: Node) -> Iterator[Node]:
