@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
 from urllib.parse import unquote, urlsplit
 
 from acp_bridge.features.rules.definitions import PATHS, Action, Place, Rule, Tool
@@ -49,6 +48,12 @@ class Ruleset:
                     name = first if rule.action is Action.ALLOW else first.casefold()
                     self._by_word.setdefault((rule.action, name), []).append(rule)
 
+        by_tool = {action: [self.of(action, tool) for tool in PATHS] for action in Action}
+        self._of_paths = {
+            action: [rule for each in found for rule in each if rule.pattern]
+            for action, found in by_tool.items()
+        }
+
     def of(self, action: Action, tool: Tool) -> Sequence[Rule]:
         """Return the rules about a tool in the list of this action: allow, ask or deny."""
         return self._of.get((action, tool), ())
@@ -59,8 +64,7 @@ class Ruleset:
 
     def of_paths(self, action: Action) -> list[Rule]:
         """Return the rules of a list that have a pattern of paths."""
-        rules = chain.from_iterable(self.of(action, tool) for tool in PATHS)
-        return [rule for rule in rules if rule.pattern]
+        return self._of_paths[action]
 
     def about_commands(self, action: Action) -> bool:
         """Return True if a list has rules that name commands."""
