@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from itertools import chain, product
 
 from acp_bridge.features.rules import harmless, paths, programs
@@ -262,8 +262,9 @@ class _Judged:
             made = (self._files_of(word.text) or ()) if word.is_glob else ()
             changed += [word.text, *(each for each in made if "/.git" not in each)]
         written = dict.fromkeys([*changed, *(each.path for each in self._redirects if each.writes)])
-        named = [(each, False) for each in (*written, *([call.cwd] if call.commands else ()))]
-        named += [(each.text, each.reads) for each in self._words]
+        looked_at = dict.fromkeys(each.text for each in self._words if each.reads)
+        others = dict.fromkeys([*written, *(each.text for each in self._words if not each.reads)])
+        others |= dict.fromkeys([call.cwd] if call.commands else ())
         wild = [(each.text, each.reads) for each in self._words if each.is_glob]
         wild += [(each, False) for each in (call.globs if writing else ())]
 
@@ -273,10 +274,8 @@ class _Judged:
         found = chain(
             some(changed, lambda path: paths.is_above(path, guards)),
             some(written, paths.is_in_a_repository),
-            *(
-                some([each], partial(_is_guarded, guards, reads))
-                for each, reads in dict.fromkeys(named)
-            ),
+            some(looked_at, lambda path: _is_guarded(path, guards, reads=True)),
+            some(others, lambda path: _is_guarded(path, guards, reads=False)),
             (each for each, reads in wild if self._may_be_protected(each, reads=reads)),
             (each.text for each in self._words if self._may_lead_to(each)),
         )
@@ -442,7 +441,7 @@ def _does_nothing(command: Command) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _is_guarded(protected: tuple[str, ...], reads: bool, path: str) -> bool:
+def _is_guarded(path: str, protected: tuple[str, ...], *, reads: bool) -> bool:
     """Return True for an absolute path to which no rule lets an agent write.
 
     `reads`: a command that surely only reads names it, which it may do in a `.git`.

@@ -38,21 +38,18 @@ class Ruleset:
         self._by_word: dict[tuple[Action, str], list[Rule]] = {}
         self._any_word: dict[Action, list[Rule]] = {action: [] for action in Action}
         self._patterns: dict[tuple[Action, Tool, Place], tuple[list[Rule], Patterns]] = {}
+        self._of_paths: dict[Action, list[Rule]] = {action: [] for action in Action}
         for rule in rules:
             self._of.setdefault((rule.action, rule.tool), []).append(rule)
-            if rule.tool is Tool.BASH and rule.pattern:
+            if rule.tool in PATHS and rule.pattern:
+                self._of_paths[rule.action].append(rule)
+            elif rule.tool is Tool.BASH and rule.pattern:
                 first = _words(rule.pattern)[0]
                 if "*" in first:
                     self._any_word[rule.action].append(rule)
                 else:
                     name = first if rule.action is Action.ALLOW else first.casefold()
                     self._by_word.setdefault((rule.action, name), []).append(rule)
-
-        by_tool = {action: [self.of(action, tool) for tool in PATHS] for action in Action}
-        self._of_paths = {
-            action: [rule for each in found for rule in each if rule.pattern]
-            for action, found in by_tool.items()
-        }
 
     def of(self, action: Action, tool: Tool) -> Sequence[Rule]:
         """Return the rules about a tool in the list of this action: allow, ask or deny."""
