@@ -27,8 +27,12 @@ from acp_bridge.core.session.feature import MakeFeatures
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import NOTIFY_FILE, AgentProtocol, Settings
 from acp_bridge.core.wire.stdio import Reader, Writer
+from acp_bridge.features.asking import ask
+from acp_bridge.features.queue_changes import changes
 from acp_bridge.features.repository import working_folder
 from acp_bridge.features.spending import account
+from acp_bridge.features.steering import steering
+from acp_bridge.features.titles import title
 from acp_bridge.features.usage_limits import hold
 from acp_bridge.features.watch import silence
 
@@ -41,6 +45,10 @@ FEATURES: Final[tuple[MakeFeatures, ...]] = (
     hold.made_for,
     silence.made_for,
     working_folder.made_for,
+    steering.made_for,
+    changes.made_for,
+    title.made_for,
+    ask.made_for,
 )
 #: seconds for which a session of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0

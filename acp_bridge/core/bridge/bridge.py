@@ -291,20 +291,26 @@ class Bridge:
             request.answer(self._sessions.attaching.listed())
         elif method == protocol.CANCEL_TURN:
             request.answer(self._session(params).audience.cancel_turn(params))
-        elif method == protocol.ASK:
-            client.run(self._tasks, request, self._session(params).ask.answer, params)
-        elif method in (protocol.QUEUE_LIST, *protocol.QUEUE_CHANGES):
-            client.run(self._tasks, request, self._prompted(request, params).changes.answer, params)
-        elif method == protocol.TITLE:
-            self._session(params).title.take(request)
         elif "sessionId" in params and not self._is_agents_own(request, params):
-            session = self._session(params)
-            takes = session.pauses.take if method in pauses.METHODS else session.to_agent.pass_on
-            takes(request)
+            self._take_for_session(request, params)
         elif method.startswith(("session/", protocol.OWN_PREFIX)):
             raise errors.invalid("is missing", "sessionId")
         else:
             client.run(self._tasks, request, self._sessionless.pass_on, params)
+
+    def _take_for_session(self, request: ClientRequest, params: Json) -> None:
+        """Hand a request about a session to a feature, or to the agent. Raises RpcError."""
+        method = request.method
+        of_queue = method in (protocol.QUEUE_LIST, *protocol.QUEUE_CHANGES)
+        session = self._prompted(request, params) if of_queue else self._session(params)
+        if answer := session.features.answers.get(method):
+            request.client.run(self._tasks, request, answer, params)
+        elif method in pauses.METHODS:
+            session.pauses.take(request)
+        elif method in session.features.takes or method.startswith(protocol.OWN_PREFIX):
+            session.features.take(request, params)
+        else:
+            session.to_agent.pass_on(request)
 
     def _is_agents_own(self, request: ClientRequest, params: Json) -> bool:
         """Return True for a method of the agent's own about a session that is not open."""
@@ -357,8 +363,8 @@ class Bridge:
         match request.method:
             case protocol.CANCEL_TURN:
                 return session.audience.cancel_turn(params)
-            case protocol.ASK:
-                return await session.ask.answer(request, params)
+            case protocol.ASK if answer := session.features.answers.get(protocol.ASK):
+                return await answer(request, params)
         raise errors.refused("this client does not have the session open: attach to it first")
 
     async def _cancel_item(self, request: ClientRequest, params: Json) -> Json:

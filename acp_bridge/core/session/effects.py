@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import assert_never
 
 import anyio
 
@@ -37,8 +36,6 @@ from acp_bridge.core.session.requests.to_agent import ToAgent
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import Settings
 from acp_bridge.features.hooks.in_session import SessionHooks
-from acp_bridge.features.queue_changes.changes import Changes
-from acp_bridge.features.steering.steering import Steering
 
 logger = logging.getLogger(__name__)
 
@@ -91,8 +88,6 @@ class Effects:
     background: Background
     prompts: Prompts
     turn: Turn
-    steering: Steering
-    changes: Changes
     pauses: Pauses
     features: Features
     hooks: SessionHooks
@@ -114,8 +109,6 @@ class Effects:
                 if self.sleep.seconds:
                     self.sleep.note_turn()
                 self.turn.begin(processes.link(epoch), key)
-            case ef.Steer(epoch, key):
-                self.steering.send(processes.link(epoch), key)
             case ef.SendCancel(epoch, key):
                 self.turn.cancel(processes.link(epoch), key)
             case ef.StopWork(epoch):
@@ -139,17 +132,11 @@ class Effects:
             # --- what becomes of prompts
             case ef.Commit(key):
                 self.prompts.commit(key)
-            case ef.WriteChange() | ef.RefuseChange():
-                self.changes.note(effect)
             case ef.AnswerPrompt(key, outcome):
                 self.restart.failure_told |= answers.says_why_not_ready(outcome)
                 self.turn.say_not_run(key, outcome)
                 self.turn.say_what_lacks(outcome)
                 self.prompts.answer(key, outcome)
-            case ef.Queued(key):
-                self.steering.say_queued(key)
-            case ef.GiveBack(key):
-                self.steering.give_back(key)
             case ef.NoteOutcome(key, answer):
                 self.prompts.note(key, answer)
             case ef.EndTurn(key, answer):
@@ -185,7 +172,8 @@ class Effects:
             case ef.Dropped(dropped):
                 logger.debug("event.dropped session=%s what=%s", self.core.id, dropped)
             case _:
-                assert_never(effect)
+                if not self.features.perform(effect):
+                    raise TypeError(f"no feature carries out {type(effect).__name__}")
 
     def concerned(self, before: SessionState, after: SessionState) -> list[Follower]:
         """Return the followers that a change of the state concerns, in the order of telling."""
@@ -211,8 +199,6 @@ class Effects:
             who.append(self.from_agent.follow)
         if self.to_agent.deferred and not on_its_way:
             who.append(self.to_agent.follow)
-        if self.context.steers:
-            who.append(self.steering.follow)
         if self.sleep.seconds:
             who.append(self.sleep.follow)
         who.append(self.audience.follow)

@@ -13,18 +13,24 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+import re
+from collections import ChainMap
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from uuid import uuid4
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.deadline import Deadline
 from acp_bridge.core.agents.link import Link
-from acp_bridge.core.journal import SessionJournal
-from acp_bridge.core.machine.effects import Outcome
-from acp_bridge.core.protocol import Json
+from acp_bridge.core.clients.client import Client, ClientRequest
+from acp_bridge.core.journal import Journal, SessionJournal
+from acp_bridge.core.machine.effects import Effect, Outcome
+from acp_bridge.core.protocol import Json, user_chunk, with_own_meta
 from acp_bridge.core.session.core import Core, Follower, SessionState
 from acp_bridge.core.session.prompts.pauses import Pauses
 from acp_bridge.core.session.prompts.prompts import Prompts
+from acp_bridge.core.session.requests.to_agent import ToAgent
 from acp_bridge.core.session.requests.user_settings import UserSettings
 from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.core.settings import Settings
@@ -33,6 +39,44 @@ from acp_bridge.core.wire.jsonrpc import Answer
 
 P = ParamSpec("P")
 R = TypeVar("R")
+#: answers a client's request in a task of its own; raises RpcError.
+Answers: TypeAlias = Callable[[ClientRequest, Json], Awaitable[Any]]
+#: takes a client's request at once, and answers it later; raises RpcError.
+Takes: TypeAlias = Callable[[ClientRequest, Json], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A prompt that is `/queue`, with the words behind that."""
+
+    request: ClientRequest
+    params: Json
+    words: list[str]
+    #: the sentence that lists the words of the command.
+    usage: str
+    transcript: TranscriptOut
+
+    @property
+    def text(self) -> str:
+        """The prompt as one that begins with `/queue`, with the white space in it."""
+        text: str = self.params["prompt"][0]["text"]
+        return re.sub(r"^\s*/(?:acp-)?bridge\s+queue", "/queue", text).strip()
+
+    def show(self) -> None:
+        """Record the words as the user's, and show them to the other clients."""
+        for block in self.params["prompt"]:
+            # Its own message: it may be typed right behind the prompt of the turn that runs.
+            said = {**user_chunk(block), "messageId": f"acp-bridge-{uuid4().hex[:12]}"}
+            self.transcript.record_said(
+                self.request.client, with_own_meta({"update": said}, {"command": True})
+            )
+
+    def end(self, said: str | None = None) -> None:
+        """Answer the prompt, after a notice that says `said`."""
+        if said is not None:
+            self.transcript.notice(said)
+        done = {"stopReason": "end_turn"}
+        self.transcript.then(self.request.client, lambda: self.request.answer(done))
 
 
 class Feature:
@@ -40,6 +84,35 @@ class Feature:
 
     #: the kinds of the agent's states that `note_state` gets.
     states: frozenset[str] = frozenset()
+    #: by method, what answers a client's request about the session.
+    answers: Mapping[str, Answers] = {}
+    #: by method, what takes a client's request about the session.
+    takes: Mapping[str, Takes] = {}
+    #: the words that this feature adds to `/queue`, as its usage lists them.
+    words: tuple[str, ...] = ()
+    #: by its type, what carries out an effect of the machine. Each effect has one owner.
+    effects: Mapping[type[Effect], Callable[[Any], None]] = {}
+
+    def take_command(self, command: Command) -> bool:
+        """Carry out words of `/queue`. Return False if they are not this feature's."""
+        return False
+
+    def note_prompt(self, params: Json) -> None:
+        """Act after the session took a prompt. It may have been refused by the machine."""
+
+    def note_stop(self, client: Client) -> None:
+        """Act on the Stop of a client's user, before it reaches any turn."""
+
+    def cancel_request(self, client: Client, request_id: object) -> bool:
+        """Cancel a client's request that this feature answers. Return False if it is not one."""
+        return False
+
+    def keeps_awake(self) -> bool:
+        """Return True while the agent's process may not be ended for rest."""
+        return False
+
+    def begin_close(self) -> None:
+        """Act when somebody closes the session, before its turns are cancelled."""
 
     def take_words(self) -> None:
         """Act before the session takes a prompt, or words for the running turn.
@@ -56,11 +129,13 @@ class Feature:
     def note_progress(self) -> None:
         """Act after the agent wrote something of its turn, or asked something."""
 
-    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
         """Act on a state from the agent, of one of the kinds in `states`.
 
-        `announced`: the process has the session. Before that it may repeat old states.
+        `announced`: the process has the session. Before that it may repeat old states. Returns the
+        update as clients are to see it.
         """
+        return update
 
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
         """Return the agent's answer to the prompt `key`, changed or not."""
@@ -96,16 +171,37 @@ class Parts(Protocol):
 
     core: Core
     journal: SessionJournal
+    #: the rows of all sessions, as they are listed.
+    listing: Journal
     transcript: TranscriptOut
     updates: Updates
     prompts: Prompts
     pauses: Pauses
     user_settings: UserSettings
+    #: what the agent said in `initialize` that it can do.
+    capabilities: object
+    #: the name under which the agent's sessions are kept.
+    agent_name: str
+    #: the agent takes words into a turn that runs.
+    steers: bool
     #: the deadline of the agent's guards; None: they have none.
     deadline: Deadline | None
+    to_agent: ToAgent
 
     def unread(self) -> bool:
         """Return True while the process is not read, because a client doesn't read."""
+
+    def link_of(self, epoch: int) -> Link:
+        """Return the process of this epoch. Raises KeyError if it is gone."""
+
+    def join_turn(self, key: int) -> list[Json]:
+        """Show the words of a prompt in the turn that runs. Return the blocks to send."""
+
+    def when_shown(self, act: Callable[[int], None]) -> None:
+        """Call `act` once, with the process's epoch, when the agent shows more of its turn."""
+
+    def tell_queue(self) -> None:
+        """Tell the clients what waits, if that has changed."""
 
 
 #: makes the features of one folder for a session, by the bridge's settings; none if they are off.
@@ -128,6 +224,16 @@ class Features:
         self._open = _having(features, Feature.open)
         self._note_use = _having(features, Feature.note_use)
         self._close = _having(features, Feature.close)
+        self._take_command = _having(features, Feature.take_command)
+        self._note_prompt = _having(features, Feature.note_prompt)
+        self._note_stop = _having(features, Feature.note_stop)
+        self._cancel_request = _having(features, Feature.cancel_request)
+        self._keeps_awake = _having(features, Feature.keeps_awake)
+        self._begin_close = _having(features, Feature.begin_close)
+        self.answers: Mapping[str, Answers] = ChainMap(*(dict(each.answers) for each in features))
+        self.takes: Mapping[str, Takes] = ChainMap(*(dict(each.takes) for each in features))
+        self.words = tuple(word for each in features for word in each.words)
+        self._effects = ChainMap(*(dict(each.effects) for each in features))
         self._note_state = {
             kind: tuple(each.note_state for each in features if kind in each.states)
             for kind in frozenset[str]().union(*(each.states for each in features))
@@ -146,9 +252,52 @@ class Features:
         """Announce that the agent wrote something of its turn, or asked something."""
         _call(self._note_progress)
 
-    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
-        """Pass on a state from the agent."""
-        _call(self._note_state.get(update["sessionUpdate"], ()), link, update, announced=announced)
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
+        """Pass on a state from the agent. Returns it as all features leave it."""
+        for note in self._note_state.get(update["sessionUpdate"], ()):
+            try:
+                update = note(link, update, announced=announced)
+            except Exception as exc:
+                errors.internal(exc, "a feature failed")
+        return update
+
+    def take(self, request: ClientRequest, params: Json) -> None:
+        """Let the feature that knows the request's method take it. Raises RpcError."""
+        take = self.takes.get(request.method)
+        if take is None:
+            raise errors.unknown_method(request.method)
+        take(request, params)
+
+    def perform(self, effect: Effect) -> bool:
+        """Carry out an effect; raises what its owner raises. False: no feature owns it."""
+        owner = self._effects.get(type(effect))
+        if owner:
+            owner(effect)
+        return owner is not None
+
+    def take_command(self, command: Command) -> bool:
+        """Let a feature carry out words of `/queue`. Returns False if they are nobody's."""
+        return any(take(command) for take in self._take_command)
+
+    def note_prompt(self, params: Json) -> None:
+        """Announce that the session took a prompt."""
+        _call(self._note_prompt, params)
+
+    def note_stop(self, client: Client) -> None:
+        """Announce the Stop of a client's user."""
+        _call(self._note_stop, client)
+
+    def cancel_request(self, client: Client, request_id: object) -> bool:
+        """Let a feature cancel a request that it answers. Returns False if it is nobody's."""
+        return any(_sure(cancel, client, request_id) for cancel in self._cancel_request)
+
+    def keep_awake(self) -> bool:
+        """Return True while a feature needs the agent's process."""
+        return any(_sure(keeps) for keeps in self._keeps_awake)
+
+    def begin_close(self) -> None:
+        """Announce that somebody closes the session."""
+        _call(self._begin_close)
 
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
         """Return the agent's answer to a prompt as all features leave it."""

@@ -17,7 +17,6 @@ from acp_bridge.core.machine.states import Phase, Snapshot, State
 from acp_bridge.core.protocol import (
     ASKS_A_PERSON,
     CANCEL_REQUEST,
-    INFO_UPDATE,
     OF_SUBAGENTS,
     SUBAGENT_UPDATE,
     TOOL_CALL,
@@ -43,8 +42,6 @@ from acp_bridge.core.updates.odd_updates import is_plain, mended
 from acp_bridge.core.updates.updates import Leak, Updates
 from acp_bridge.core.wire.jsonrpc import UNSET
 from acp_bridge.core.wire.peer import Call
-from acp_bridge.features.steering.steering import Steering
-from acp_bridge.features.titles.title import Title
 
 
 class FromAgent:
@@ -62,9 +59,7 @@ class FromAgent:
         to_client: ToClient,
         pacing: Pacing,
         user_settings: UserSettings,
-        title: Title,
         to_agent: ToAgent,
-        steering: Steering,
         subagents: Subagents,
         work: Work,
         features: Features,
@@ -73,9 +68,9 @@ class FromAgent:
         """`disturb` notes that the agent has said something; None: the session never sleeps."""
         self._core = core
         self._user_settings = user_settings
-        self._title = title
         self._to_agent = to_agent
-        self._steering = steering
+        #: what is called once when the agent shows more of the turn that runs, with its epoch.
+        self.when_shown: list[Callable[[int], None]] = []
         self._subagents, self._work = subagents, work
         self._features = features
         self._disturb = disturb
@@ -146,8 +141,10 @@ class FromAgent:
             return
         for each in self._updates.parted(told) if "_meta" in told else (told,):
             self._transcript.show(each, again=self._phase is Phase.REPLAY)
-        if self._steering.listens and self._phase is Phase.LIVE and not is_a_state:
-            self._steering.note_shown(link.epoch)
+        if self.when_shown and self._phase is Phase.LIVE and not is_a_state:
+            acts, self.when_shown = self.when_shown, []
+            for act in acts:
+                act(link.epoch)
         if shown["sessionUpdate"] in (TOOL_CALL, TOOL_CALL_UPDATE):
             self._to_client.note_card(shown)
 
@@ -313,9 +310,7 @@ class FromAgent:
         announced = now.state is not State.RELOADING
         chosen.note_update(update, announced=announced)
         told_later = not announced and chosen.tells_later(update)
-        self._features.note_state(link, update, announced=announced)
-        if update["sessionUpdate"] == INFO_UPDATE:
-            update = self._title.note_update(update)
+        update = self._features.note_state(link, update, announced=announced)
         return None if again or told_later else update
 
     def _leaked(self, link: Link) -> None:

@@ -7,6 +7,7 @@ where it reads the session's state, and the neighbours that it needs, by name.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
 import anyio
@@ -61,13 +62,9 @@ from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.asking import Asking
 from acp_bridge.core.updates.children import Children
 from acp_bridge.core.updates.updates import Updates
-from acp_bridge.features.asking.ask import Ask
 from acp_bridge.features.hooks.found import FoundHooks
 from acp_bridge.features.hooks.in_session import SessionHooks, moments_of
-from acp_bridge.features.queue_changes.changes import Changes
 from acp_bridge.features.rules.found import FoundRules
-from acp_bridge.features.steering.steering import Steering
-from acp_bridge.features.titles.title import Title
 
 
 class Session:
@@ -101,7 +98,8 @@ class Session:
         asking = Asking(journal.get(ASKING))
         self.updates = updates = Updates(*known, Children(journal.get), asking)
         self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
-        self.title = Title(core, context.journal, journal, shown)
+        self.listing, self.steers = context.journal, context.steers
+        self.capabilities, self.agent_name = context.capabilities, context.identity.name
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)
         self.prompts = prompts = Prompts(journal, shown, core, self._touch)
@@ -111,37 +109,24 @@ class Session:
         rules = FoundRules(settings, workspace.cwd)
         self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules, deadline)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
-        self.features = features = Features(
-            [each for make in context.features for each in make(self, settings)]
-        )
-
-        # The processes, and what clients ask of them.
         self._processes = processes = AgentProcesses(context, pool, lease, core)
         provisional = Provisional(core)
         self._provisional, patience = provisional, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
-        self.ask = ask = Ask(core, context, to_agent, shown)
-        self.changes = Changes(
-            core, journal, shown, prompts, lambda: self.audience.standing.follow_queue()
+        self.link_of = processes.link
+        self.features = features = Features(
+            [each for make in context.features for each in make(self, settings)]
         )
-        self._queue = QueueCommand(
-            core,
-            prompts,
-            shown,
-            memory,
-            pauses,
-            self.changes,
-            ask.command,
-            self.title.set_own,
-            words,
-            can_steer=context.steers,
-        )
+
+        # What clients ask.
+        words = (*words, *features.words)
+        updates.command.offer(queue_command.command(words))
+        self._queue = QueueCommand(core, prompts, shown, memory, pauses, features, words)
         self._receipts = Receipts(core, journal, shown, prompts, pauses)
         self.background = background = Background(core, updates, shown, patience)
-        turn = Turn(
+        self._turn = turn = Turn(
             core, journal, shown, updates, prompts, memory, self.hooks, features, background
         )
-        self._steering = steering = Steering(core, journal, shown, prompts, turn.join, self.unread)
 
         # The clients that have the session.
         permissions = Permissions(self.hooks, rules, updates, shown.show)
@@ -149,7 +134,7 @@ class Session:
             core, shown, prompts, updates.children, permissions.note, kept=settings.keep > 0
         )
         self.audience = Audience(
-            core, settings, shown, prompts, people, ask, background, self.close
+            core, settings, shown, prompts, people, features, background, self.close
         )
         self.replay = Replay(
             core,
@@ -177,7 +162,7 @@ class Session:
             updates,
             memory,
             self.unread,
-            lambda: bool(ask.open),
+            features.keep_awake,
             to_agent.notify,
         )
         self.from_agent = from_agent = FromAgent(
@@ -188,9 +173,7 @@ class Session:
             to_client,
             pacing,
             chosen,
-            self.title,
             to_agent,
-            steering,
             Subagents(updates, shown),
             work,
             features,
@@ -222,8 +205,6 @@ class Session:
             background=background,
             prompts=prompts,
             turn=turn,
-            steering=steering,
-            changes=self.changes,
             pauses=pauses,
             features=features,
             hooks=self.hooks,
@@ -292,6 +273,18 @@ class Session:
         """Return True while the process is not read, because a client doesn't read."""
         return self.audience.pacing.waits
 
+    def join_turn(self, key: int) -> list[Json]:
+        """Show the words of a prompt in the turn that runs. Return the blocks to send."""
+        return self._turn.join(key)
+
+    def when_shown(self, act: Callable[[int], None]) -> None:
+        """Call `act` once, with the process's epoch, when the agent shows more of its turn."""
+        self.from_agent.when_shown.append(act)
+
+    def tell_queue(self) -> None:
+        """Tell the clients what waits, if that has changed."""
+        self.audience.standing.follow_queue()
+
     def _look_around(self) -> Around:
         rests = self.core.now.running is None
         return Around(
@@ -321,7 +314,7 @@ class Session:
         self.core.closing = True
         self._keeps_prompts |= keeps_prompts
         self.audience.end(by, said)
-        self.ask.close()
+        self.features.begin_close()
         self.feed(ev.Close(keeps_prompts))
 
     async def _finish(self) -> None:
@@ -374,9 +367,7 @@ class Session:
         self.feed(ev.PromptReceived(key, interrupts, steers))
         if self.now.standstill is not Standstill.OPEN:
             self.pauses.note_prompt(request.client, interrupts=interrupts)
-        # A prompt that was refused, since the session is closed, lists nothing.
-        if not self.title.settled and not self.closing:
-            self.title.note_prompt(params)
+        self.features.note_prompt(params)
 
     def on_steering(self, request: ClientRequest, params: Json) -> None:
         """Take a `_session/steering`, words for the running turn; `params` has been checked.
@@ -388,7 +379,7 @@ class Session:
             self.early.add(request)
         else:
             self.features.take_words()
-            self._steering.ask(request, params)
+            self.features.take(request, params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Cancel the prompt, `/queue wait` or other request of a client that has this id.
@@ -406,7 +397,8 @@ class Session:
         if any(each.is_of(client, request_id) for each in self.prompts.waits_for_work):
             self.feed(ev.Cancel(frozenset()))
             return True
-        return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
+        cancel = self.features.cancel_request
+        return cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 
     def has_child(self, key: str) -> bool:
         """Return True if the session has, or had, the subagent of this key."""

@@ -31,6 +31,10 @@ class OwnCommand:
         #: the commands of the agent that have a name of ours.
         self._taken: frozenset[str] = frozenset()
 
+    def offer(self, listed: Json) -> None:
+        """List the command in this form from now on."""
+        self._listed = listed
+
     @property
     def name(self) -> str:
         """What a person types: `/queue`, or with another command before it."""

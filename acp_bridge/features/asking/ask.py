@@ -7,7 +7,7 @@ the session or the fork open (invariant P12). Nothing of a question is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,11 +40,10 @@ from acp_bridge.core.protocol import (
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.core import Core
+from acp_bridge.core.session.feature import Command, Feature, Parts
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.requests.to_agent import ToAgent
-from acp_bridge.core.session.session_context import SessionContext
-from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import notices
 from acp_bridge.core.wire.jsonrpc import Answer, Ok, RpcError
 from acp_bridge.core.wire.peer import Call, Peer
@@ -223,49 +222,52 @@ class _Question:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
 
-class Ask:
+class Ask(Feature):
     """Answers questions beside one session."""
 
-    def __init__(
-        self,
-        core: Core,
-        context: SessionContext,
-        to_agent: ToAgent,
-        transcript: TranscriptOut,
-        patience: float = waits.ASK,
-    ) -> None:
+    def __init__(self, session: Parts, patience: float = waits.ASK) -> None:
         """`patience`: seconds for one answer."""
-        self._core = core
-        self._context = context
-        self._to_agent = to_agent
-        self._transcript = transcript
+        self._session = session
+        self._core = session.core
+        self._transcript = session.transcript
         self._patience = patience
+        self.answers = {ASK: self._answer}
+        self.words = ("ask QUESTION",) if can_ask(session.capabilities) else ()
         #: the questions that are not answered.
-        self.open: list[_Question] = []
+        self.unanswered: list[_Question] = []
 
     # --- as a method, and as a command ---------------------------------------------------------
 
-    async def answer(self, request: ClientRequest, params: Json) -> Json:
+    async def _answer(self, request: ClientRequest, params: Json) -> Json:
         """Return the result of `_acp_bridge/ask`; raises RpcError."""
         question = params.get("question")
         if not isinstance(question, str) or not question.strip():
             raise errors.invalid("must be a text", "question")
         self._transcript.end_quiet(request.client)
         asked = _Question(request, typed=False)
-        self.open.append(asked)
+        self.unanswered.append(asked)
         answer = await self._run(asked, question)
         if answer is None:
             raise errors.cancelled()
         return {"answer": answer}
 
-    def command(self, request: ClientRequest, question: str) -> None:
+    def take_command(self, command: Command) -> bool:
         """Answer the prompt `/queue ask QUESTION`, later, with the answer shown before that.
 
-        What is read right behind the prompt, such as a Stop, finds the question.
+        What is read right behind the prompt, such as a Stop, finds the question. Nothing of it is
+        recorded.
         """
-        asked = _Question(request, typed=True)
-        self.open.append(asked)
-        self._core.spawn(self._command, asked, question)
+        match command.words:
+            case ["ask"]:
+                command.show()
+                command.end(notices.ASK_WHAT)
+            case ["ask", *_]:
+                asked = _Question(command.request, typed=True)
+                self.unanswered.append(asked)
+                self._core.spawn(self._command, asked, command.text.split(maxsplit=2)[2])
+            case _:
+                return False
+        return True
 
     async def _command(self, asked: _Question, question: str) -> None:
         client, stop = asked.request.client, "end_turn"
@@ -289,24 +291,28 @@ class Ask:
 
     # --- the end -------------------------------------------------------------------------------
 
-    def cancel(self, client: Client, request_id: object) -> bool:
+    def cancel_request(self, client: Client, request_id: object) -> bool:
         """Carry out a client's `$/cancel_request`; False when it means no `/queue ask`."""
-        for asked in self.open:
+        for asked in self.unanswered:
             if asked.typed and asked.request.is_of(client, request_id):
                 asked.scope.cancel()
                 return True
         return False
 
-    def stop(self, client: Client) -> None:
+    def note_stop(self, client: Client) -> None:
         """End the questions that this client's user has typed, for the user's Stop."""
-        for asked in self.open:
+        for asked in self.unanswered:
             if asked.typed and asked.request.client is client:
                 asked.scope.cancel()
 
-    def close(self) -> None:
+    def begin_close(self) -> None:
         """End all open questions, since the session is being closed."""
-        for asked in self.open:
+        for asked in self.unanswered:
             asked.scope.cancel()
+
+    def keeps_awake(self) -> bool:
+        """Return True while a question has no answer."""
+        return bool(self.unanswered)
 
     # --- the agent's part ----------------------------------------------------------------------
 
@@ -324,22 +330,22 @@ class Ask:
         except TimeoutError:
             raise errors.silent(ASK, self._patience) from None
         finally:
-            self.open.remove(asked)
+            self.unanswered.remove(asked)
         return None
 
     async def _asked(self, request: ClientRequest, question: str) -> str:
-        capabilities = self._context.capabilities
+        capabilities = self._session.capabilities
         if not can_ask(capabilities):
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_ASK)
         if not can_own(capabilities, CAN_ASK):
-            forked = ForkedAsk(self._to_agent, self._core.workspace, self._hide)
+            forked = ForkedAsk(self._session.to_agent, self._core.workspace, self._hide)
             return await forked.answer(request, question)
         asked: Json = {"sessionId": "", "question": question}
-        _, result = await self._to_agent.ask_beside(request, ASK, asked)
+        _, result = await self._session.to_agent.ask_beside(request, ASK, asked)
         return _text(result)
 
     async def _hide(self, agent_session_id: str) -> None:
-        index, agent = self._context.journal.index, self._context.identity.name
+        index, agent = self._session.listing.index, self._session.agent_name
         try:
             await index.remove(agent_session_id, known=True, agent=agent)
         except JournalError as exc:
@@ -351,3 +357,8 @@ def _text(result: Any) -> str:
     if not isinstance(answer, str) or not answer.strip():
         raise errors.agent_trouble("the agent gave no answer")
     return answer[:_LONGEST]
+
+
+def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
+    """Return what answers questions beside a session."""
+    return [Ask(session)]

@@ -10,17 +10,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 import anyio
 
 from acp_bridge.core import errors
 from acp_bridge.core.clients.client import Client, ClientRequest
-from acp_bridge.core.journal import JournalError, SessionJournal
+from acp_bridge.core.journal import JournalError
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.effects import RefuseChange, WriteChange
 from acp_bridge.core.protocol import (
+    QUEUE_CHANGES,
     QUEUE_DROP,
     QUEUE_EDIT,
     QUEUE_LIST,
@@ -28,9 +29,9 @@ from acp_bridge.core.protocol import (
     as_unread,
     is_feedback,
 )
-from acp_bridge.core.session.core import Core
-from acp_bridge.core.session.prompts.prompts import Prompt, Prompts
-from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.session.feature import Command, Feature, Parts
+from acp_bridge.core.session.prompts.prompts import Prompt
+from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import notices
 from acp_bridge.core.wire.jsonrpc import RpcError
 
@@ -43,34 +44,38 @@ _NOT_WRITTEN: Final = "the journal can't be written: words and order of the queu
 _Asked: TypeAlias = ev.EditWaiting | ev.MoveWaiting | ev.DropWaiting | ev.ChangeLeftOver
 
 
-class Changes:
+class Changes(Feature):
     """Carries the user's changes of waiting prompts to machine and journal."""
 
-    def __init__(
-        self,
-        core: Core,
-        journal: SessionJournal,
-        transcript: TranscriptOut,
-        prompts: Prompts,
-        tell_queue: Callable[[], None],
-    ) -> None:
-        """`tell_queue` tells the clients what waits, if that has changed."""
-        self._core = core
-        self._journal = journal
-        self._transcript = transcript
-        self._prompts = prompts
-        self._tell_queue = tell_queue
+    words = (
+        "drop NUMBER",
+        "edit NUMBER WORDS",
+        "move NUMBER before NUMBER",
+        "move NUMBER after NUMBER",
+        "move NUMBER first",
+        "move NUMBER last",
+    )
+
+    def __init__(self, session: Parts) -> None:
+        """No change is asked for yet."""
+        self._core = session.core
+        self._journal = session.journal
+        self._transcript = session.transcript
+        self._prompts = session.prompts
+        self._tell_queue = session.tell_queue
+        self.answers = dict.fromkeys((QUEUE_LIST, *QUEUE_CHANGES), self._answer)
+        self.effects = dict.fromkeys((WriteChange, RefuseChange), self._note)
         self._one_at_a_time = anyio.Lock()
         #: the machine's word about the change that is asked for now.
         self._said: WriteChange | RefuseChange | None = None
 
-    def note(self, said: WriteChange | RefuseChange) -> None:
+    def _note(self, said: WriteChange | RefuseChange) -> None:
         """Keep the machine's answer to the change that is asked for."""
         self._said = said
 
     # --- asked by method -----------------------------------------------------------------------
 
-    async def answer(self, request: ClientRequest, params: Json) -> Json:
+    async def _answer(self, request: ClientRequest, params: Json) -> Json:
         """Return the result of one of the `_acp_bridge/queue` methods; raises RpcError."""
         if request.method == QUEUE_LIST:
             return {"prompts": self._prompts.listed()}
@@ -107,25 +112,34 @@ class Changes:
 
     # --- asked in words ------------------------------------------------------------------------
 
-    def command(self, request: ClientRequest, words: list[str], text: str) -> None:
+    def take_command(self, command: Command) -> bool:
         """Carry out `/queue edit`, `/queue move` or `/queue drop NUMBER` and answer it, in a task.
 
-        `words`: those behind `/queue`; `text`: the whole prompt.
         The words name a prompt that waits or is left over.
         """
-        self._core.spawn(self._command, request, words, text)
+        match command.words:
+            case (
+                ["edit", _, _, *_]
+                | ["move", _, "before" | "after", _]
+                | ["move", _, "first" | "last"]
+                | ["drop", _]
+            ):
+                command.show()
+                self._core.spawn(self._command, command)
+                return True
+        return False
 
-    async def _command(self, request: ClientRequest, words: list[str], text: str) -> None:
+    async def _command(self, command: Command) -> None:
+        request = command.request
         try:
-            said = await self._carry_out(request, words, text)
+            said = await self._carry_out(request, command.words, command.text)
         except RpcError as error:
             said = notices.not_changed(error.message)
         except Exception as exc:  # whatever breaks, the prompt is answered (invariant Q9)
             request.fail(errors.internal(exc))
             return
         self._transcript.end_quiet(request.client)  # its own prompt may have been dropped
-        self._transcript.notice(said)
-        self._transcript.then(request.client, lambda: request.answer({"stopReason": "end_turn"}))
+        command.end(said)
 
     async def _carry_out(self, request: ClientRequest, words: list[str], text: str) -> str:
         key = self._prompts.with_number(words[1], self._prompts.unsent)
@@ -332,3 +346,8 @@ def _with_words(prompt: list[Any], text: str) -> list[Any]:
     rest = [said if at in texts[:1] else block for at, block in enumerate(prompt)]
     kept = [block for block in rest if block is said or block.get("type") != "text"]
     return kept if texts else [said, *kept]
+
+
+def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
+    """Return what changes the waiting prompts of a session."""
+    return [Changes(session)]

@@ -61,10 +61,11 @@ class Account(Feature):
         self._turn, self._began, self._costs, self._tokens = str(seq), now(), [], {}
         self._keep(link)
 
-    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
         """Note the cost that a `usage_update` tells, in the place of a lower one before it."""
         if announced:  # a replay repeats what was told before
             self._note_usage(link, update)
+        return update
 
     def _note_usage(self, link: Link, update: Json) -> None:
         cost = as_object(update.get("cost"))

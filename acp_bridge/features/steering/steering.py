@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,7 @@ import anyio
 from acp_bridge.core import errors
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.client import ClientRequest
-from acp_bridge.core.journal import DatabaseAway, JournalError, SessionJournal
+from acp_bridge.core.journal import DatabaseAway, JournalError
 from acp_bridge.core.machine import effects as ef
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.events import Steered
@@ -35,11 +35,12 @@ from acp_bridge.core.protocol import (
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.core import Core, SessionState
+from acp_bridge.core.session.core import SessionState
+from acp_bridge.core.session.feature import Command, Feature, Parts
 from acp_bridge.core.session.prompts import answers
-from acp_bridge.core.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.core.session.prompts.prompts import Prompt
 from acp_bridge.core.session.prompts.turn import Unsent
-from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import notices
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
 
@@ -52,36 +53,33 @@ _REFUSALS: Final = (
 )
 
 
-class Steering:
+class Steering(Feature):
     """Carries the words of one session's users into the turn that runs."""
 
-    def __init__(
-        self,
-        core: Core,
-        journal: SessionJournal,
-        transcript: TranscriptOut,
-        prompts: Prompts,
-        join: Callable[[int], list[Json]],
-        unread: Callable[[], bool],
-    ) -> None:
-        """`join` shows the words of a prompt in the turn, and returns the blocks to send.
+    words = ("steer NUMBER",)
 
-        `unread`: the process is not read now, because a client doesn't read.
-        """
-        self._unread = unread
-        self._core = core
-        self._journal = journal
-        self._transcript = transcript
-        self._prompts = prompts
-        self._join = join
+    def __init__(self, session: Parts) -> None:
+        """No words have joined a turn yet."""
+        self._session = session
+        self._unread = session.unread
+        self._core = session.core
+        self._journal = session.journal
+        self._transcript = session.transcript
+        self._prompts = session.prompts
         #: words have joined the turn, and the agent has shown nothing since.
-        self.listens = False
+        self._listens = False
         #: what the machine was told last: the process that takes words now, or 0.
         self._told = 0
+        self.takes = {STEERING: self._ask_to_join}
+        self.effects = {
+            ef.Steer: self._send,
+            ef.Queued: self._say_queued,
+            ef.GiveBack: self._give_back,
+        }
 
     # --- asked by `_session/steering` ----------------------------------------------------------
 
-    def ask(self, request: ClientRequest, params: Json) -> None:
+    def _ask_to_join(self, request: ClientRequest, params: Json) -> None:
         """Take words for the turn that runs; `params` has been checked, but for `_meta`.
 
         Raises RpcError for an `idleBehavior` that is not known.
@@ -96,17 +94,46 @@ class Steering:
         key = self._prompts.add(without_key(not_feedback(params)), None, steering=request)
         self._core.feed(ev.PromptReceived(key, steers=True, lapses=only_running))
 
-    def say_queued(self, key: int) -> None:
+    def _say_queued(self, effect: ef.Queued) -> None:
         """Answer the `_session/steering` of a prompt: its words wait for a turn of their own."""
         told = answers.of_steering("startedNewTurn", "queued")
-        self._answer(self._prompts.get(key), told)
+        self._answer(self._prompts.get(effect.key), told)
 
     def _answer(self, prompt: Prompt, answer: Answer) -> None:
         request, prompt.steering = prompt.steering, None
         if request:
             self._transcript.then(request.client, lambda: request.respond(answer))
 
+    # --- asked by `/queue steer NUMBER` -------------------------------------------------------
+
+    def take_command(self, command: Command) -> bool:
+        """Let a prompt that waits join the turn that runs, or run next."""
+        match command.words:
+            case ["steer", *rest]:
+                command.show()
+                command.end(self._steer(rest, command.usage))
+                return True
+        return False
+
+    def _steer(self, words: list[str], usage: str) -> str:
+        if self._core.now.running is None:
+            return notices.NOTHING_RUNS
+        number = words[0] if len(words) == 1 else ""
+        key = self._prompts.with_number(number, self._core.now.waiting)
+        if key is None:
+            return notices.no_such_waiting(words, usage)
+        prompt = self._prompts.get(key)
+        if prompt.client is None:  # it was left over, or is a hook's feedback
+            return notices.no_such_waiting(words, usage)
+        prompt.delivery = "queued"
+        self._core.feed(ev.SteerWaiting(key))
+        return notices.steers(prompt.params["prompt"], now=self._session.steers)
+
     # --- at the agent --------------------------------------------------------------------------
+
+    def concerned(self, before: SessionState, after: SessionState) -> bool:
+        """Return True for an agent that takes words into a turn."""
+        return self._session.steers
 
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Tell the machine if the process takes words into a turn: not while a person is asked."""
@@ -116,8 +143,9 @@ class Steering:
             self._told = takes
             self._core.feed(ev.MaySteer(epoch, bool(takes)))
 
-    def send(self, link: Link, key: int) -> None:
+    def _send(self, effect: ef.Steer) -> None:
         """Give the agent the words of a prompt; its answer becomes `SteerAnswered`."""
+        link, key = self._session.link_of(effect.epoch), effect.key
         prompt = self._prompts.get(key)
         self._transcript.flush()
         turn = self._transcript.seq
@@ -128,7 +156,7 @@ class Steering:
             return
         late, refused = self._journal.in_flight, partial(self._not_noted_late, turn)
         unsent = Unsent(self._journal, key, refused) if late else None
-        blocks = self._join(key)
+        blocks = self._session.join_turn(key)
         if unsent is None:
             self._ask(link, key, blocks)
         else:
@@ -195,7 +223,9 @@ class Steering:
         elif self._core.now.running is not None and (
             how is Steered.JOINED or not self._core.now.stopped
         ):
-            self.listens = True
+            if not self._listens:
+                self._listens = True
+                self._session.when_shown(self._note_shown)
             prompt.delivery = "steered"
         if how is Steered.JOINED:
             self._answer(prompt, answers.of_steering("injected", "steered"))
@@ -204,16 +234,16 @@ class Steering:
             self._answer(prompt, Err(unsaid))
         self._core.feed(ev.SteerAnswered(key, how))
 
-    def note_shown(self, epoch: int) -> None:
+    def _note_shown(self, epoch: int) -> None:
         """Note that the agent has shown something of the turn since words joined it."""
-        self.listens = False
+        self._listens = False
         self._core.feed(ev.WordsFollowed(epoch))
 
     # --- what did not join ---------------------------------------------------------------------
 
-    def give_back(self, key: int) -> None:
+    def _give_back(self, effect: ef.GiveBack) -> None:
         """Show, in a notice, the words of a prompt that was to join a turn that is stopped."""
-        prompt = self._prompts.get(key)
+        prompt = self._prompts.get(effect.key)
         self._transcript.notice(notices.given_back(prompt.params["prompt"]))
 
 
@@ -228,3 +258,8 @@ def _how(answer: Answer) -> Steered:
             return Steered.NOT_TAKEN
         case _:
             return Steered.UNKNOWN
+
+
+def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
+    """Return what carries words into the turns of a session."""
+    return [Steering(session)]

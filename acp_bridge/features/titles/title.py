@@ -6,16 +6,18 @@ its place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.client import ClientRequest
-from acp_bridge.core.journal import UNSET, Journal, JournalError, SessionJournal, Unset
-from acp_bridge.core.protocol import INFO_UPDATE, Json
+from acp_bridge.core.journal import UNSET, JournalError, Unset
+from acp_bridge.core.protocol import INFO_UPDATE, TITLE, Json
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.core import Core
-from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.session.feature import Command, Feature, Parts
+from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import notices
 
 #: characters of a title that is made of a prompt.
@@ -26,24 +28,22 @@ _OWN_LENGTH: Final = 200
 _OWN: Final = "titled"
 
 
-class Title:
+class Title(Feature):
     """Keeps one session's title in the journal and its listing."""
 
-    def __init__(
-        self,
-        core: Core,
-        listing: Journal,
-        journal: SessionJournal,
-        transcript: TranscriptOut,
-    ) -> None:
-        """`listing` has the rows of all sessions."""
-        self._core = core
-        self._transcript = transcript
-        self._journal = journal
+    states = frozenset({INFO_UPDATE})
+    words = ("title WORDS",)
+
+    def __init__(self, session: Parts) -> None:
+        """The title is the one in the journal."""
+        self._core = session.core
+        self._transcript = session.transcript
+        self._journal = journal = session.journal
+        self.takes = {TITLE: self._take}
         self._own: str | None = None
         with suppress(JournalError):  # then nobody can know
             self._own = journal.info.title if journal.get(_OWN) else None
-        self._listing = listing
+        self._listing = session.listing
         self._session_id = journal.info.session_id
         #: the title to be kept next, if any; whether something is to be kept, and is being kept.
         self._wanted: str | Unset | None = UNSET
@@ -51,25 +51,25 @@ class Title:
         self._known = journal.info.title is not None
         self._listed = journal.info.prompted
         #: no prompt changes the title or the listing any more.
-        self.settled = self._known and self._listed
+        self._settled = self._known and self._listed
 
     def note_prompt(self, params: Json) -> None:
         """Title the session by the first prompt with words, if it has no title.
 
-        With the first prompt that the journal took a session is listed, title or none.
+        With the first prompt that the journal took a session is listed, title or none. A prompt
+        that was refused, since the session is closed, lists nothing.
         """
+        if self._settled or self._core.closing:
+            return
         if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
             self._set(_sound(title))
         elif not self._listed:
             self._keep_soon()
         self._listed = self._journal.info.prompted
-        self.settled = self._known and self._listed
+        self._settled = self._known and self._listed
 
-    def note_update(self, update: Json) -> Json:
-        """Note a title that the agent's `session_info_update` gives or takes away.
-
-        Returns the update as it is to be shown.
-        """
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
+        """Note a title that the agent gives or takes away. Return the update with the user's."""
         if "title" not in update:
             return update
         if self._own is not None:
@@ -78,16 +78,25 @@ class Title:
         self._set(_sound(title) if isinstance(title, str) else None)
         return update
 
-    def take(self, request: ClientRequest) -> None:
+    def take_command(self, command: Command) -> bool:
+        """Carry out `/queue title WORDS`."""
+        match command.words:
+            case ["title", *given]:
+                command.show()
+                command.end(notices.titled(self._set_own(" ".join(given))))
+                return True
+        return False
+
+    def _take(self, request: ClientRequest, params: Json) -> None:
         """Give the session the title of an `_acp_bridge/title` and answer it; raises RpcError."""
         self._transcript.end_quiet(request.client)
-        given = request.params.get("title")
-        title = self.set_own(given) if isinstance(given, str) else ""
+        given = params.get("title")
+        title = self._set_own(given) if isinstance(given, str) else ""
         if not title:
             raise errors.invalid("must be a text", "title")
         self._transcript.then(request.client, lambda: request.answer({"title": title}))
 
-    def set_own(self, given: str) -> str:
+    def _set_own(self, given: str) -> str:
         """Give the session the user's title; returns it as it is kept, or "" if it has no words."""
         title = _sound(notices.summary([{"text": given}], _OWN_LENGTH))
         if title:
@@ -128,3 +137,8 @@ class Title:
 def _sound(title: str) -> str:
     """Return a title as the journal takes it: halves of surrogate pairs become question marks."""
     return title.encode(errors="replace").decode()
+
+
+def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
+    """Return what keeps the title of a session."""
+    return [Title(session)]

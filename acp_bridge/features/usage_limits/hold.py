@@ -58,10 +58,11 @@ class UsageLimit(Feature):
         #: a limit was told of, or holds the queue: each change of the session concerns it.
         self._active = False
 
-    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
         """Note what a `usage_update` of the agent says of the reset of a limit."""
         self._told = forms.reset_in(update, time()) or self._told
         self._active |= self._told is not None
+        return update
 
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
         """Hold what waits if the agent's answer to this prompt, not yet taken, tells of a limit."""

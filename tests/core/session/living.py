@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 
@@ -14,7 +14,7 @@ from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import Journal, PromptState, SessionJournal
 from acp_bridge.core.protocol import SESSION_PROMPT, SESSION_RESUME
-from acp_bridge.core.session.feature import MakeFeatures
+from acp_bridge.core.session.feature import Feature, MakeFeatures
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import Follows, SessionContext
@@ -28,6 +28,7 @@ from tests.core.session.waiting import until
 
 LONG = 3600.0
 Prepare = Callable[[PlayedAgent], None]
+F = TypeVar("F", bound=Feature)
 
 
 DONE = {"stopReason": "end_turn"}
@@ -150,6 +151,15 @@ class Living:
         request = self.request(SESSION_PROMPT, prompt=[{"type": "text", "text": text}], **params)
         self.session.on_prompt(request, request.params)
         return self._last_id
+
+    def feature(self, kind: type[F]) -> F:
+        """Return the session's feature of this kind."""
+        return next(each for each in self.session.features.on if isinstance(each, kind))
+
+    def takes(self, method: str, **params: Any) -> None:
+        """Send a request that a feature takes."""
+        request = self.request(method, **params)
+        self.session.features.take(request, request.params)
 
     def asks(self, method: str, **params: Any) -> int:
         """Send a request that is for the agent; returns its id."""

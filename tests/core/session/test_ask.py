@@ -20,6 +20,7 @@ from acp_bridge.core.protocol import (
     SET_MODE,
 )
 from acp_bridge.core.updates import notices
+from acp_bridge.features.asking.ask import Ask
 from tests.core.session.journals import recorded
 from tests.core.session.living import CANCELLED, DONE, Living, first, living
 from tests.core.session.memory import Json
@@ -36,7 +37,8 @@ def asks(here: Living, question: Any = "why?") -> int:
     request = here.request(ASK, question=question)
 
     async def work(request: ClientRequest, params: Json) -> Json:
-        return await here.session.ask.answer(request, params)
+        answer: Json = await here.session.features.answers[ASK](request, params)
+        return answer
 
     here.client.client.run(here.context.tasks, request, work, request.params)
     return int(str(request.call.id))
@@ -179,7 +181,7 @@ async def test_a_typed_question_is_stopped_and_answered_cancelled(
         typed = here.prompt("/queue ask why?")
         asked = await agent.asked(ASK)
         if how == "stop":
-            here.session.ask.stop(here.client.client)
+            here.session.features.note_stop(here.client.client)
         else:
             assert here.session.cancel_request(here.client.client, typed)
         assert await here.answered(typed) == CANCELLED
@@ -215,7 +217,7 @@ async def test_a_method_is_ended_by_its_cancel_request_and_not_by_a_stop(
     async with living(tmp_path, first=agent, capabilities=ABLE) as here:
         question = asks(here)
         asked = await agent.asked(ASK)
-        here.session.ask.stop(here.client.client)
+        here.session.features.note_stop(here.client.client)
         await anyio.wait_all_tasks_blocked()
         assert question not in here.answers()
         assert here.client.client.cancel_request(question)
@@ -255,7 +257,7 @@ async def test_a_close_ends_them_all_and_a_dead_agent_too(tmp_path: Path, no_err
 async def test_an_agent_that_never_answers_is_given_up(tmp_path: Path, no_errors: None) -> None:
     agent = first()
     async with living(tmp_path, first=agent, capabilities=ABLE) as here:
-        here.session.ask._patience = 0
+        here.feature(Ask)._patience = 0
         error = await here.answered(asks(here))
         assert (error["code"], "did not answer" in error["message"]) == (-32603, True)
 

@@ -32,8 +32,9 @@ class Noting(Feature):
     def note_progress(self) -> None:
         self.told.append("progress")
 
-    def note_state(self, link: Link, update: Json, *, announced: bool) -> None:
+    def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
         self.told.append(f"state {update['used']} {announced}")
+        return update
 
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
         self.told.append("answer")

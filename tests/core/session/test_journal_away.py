@@ -11,6 +11,7 @@ from acp_bridge.core.journal import JournalError, PromptState
 from acp_bridge.core.journal.errors import TAKEN
 from acp_bridge.core.machine.events import Go, HoldQueue
 from acp_bridge.core.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT, STEERING
+from acp_bridge.features.queue_changes.changes import Changes
 from tests.core.session.journals import recorded_texts
 from tests.core.session.living import CANCELLED, DONE, Living, first, living
 from tests.core.session.memory import ClientEnd
@@ -106,7 +107,7 @@ async def test_words_that_were_given_to_it_meanwhile_are_shown_to_all_and_sent(
         stand.gate.away = False
         (key,) = stand.here.session.now.waiting
         other = [{"type": "text", "text": "break"}]
-        await stand.here.session.changes.edit(key, lambda _: other)
+        await stand.here.feature(Changes).edit(key, lambda _: other)
         stand.back()
         turn = await stand.agent.asked(SESSION_PROMPT)
         assert turn["params"]["prompt"] == other

@@ -9,13 +9,13 @@ import pytest
 
 from acp_bridge.core.journal import PromptState, SessionJournal
 from acp_bridge.core.protocol import (
+    COMMANDS_UPDATE,
     SESSION_CANCEL,
     SESSION_PROMPT,
     SESSION_RESUME,
     USER_MESSAGE,
     queue_words,
 )
-from acp_bridge.core.session.prompts import queue_command
 from acp_bridge.core.updates.notices import (
     ASK_WHAT,
     DROP_STOPPED,
@@ -27,7 +27,7 @@ from acp_bridge.core.updates.notices import (
 from tests.core.session.journals import failing, recorded, recorded_texts
 from tests.core.session.living import DONE, Living, first, living
 from tests.core.session.played_agent import UNKNOWN, PlayedAgent
-from tests.core.session.waiting import until
+from tests.core.session.waiting import quiet, until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -200,10 +200,45 @@ async def test_a_journal_that_cannot_be_written_stops_a_drop_and_the_rest_stays(
 @pytest.mark.parametrize("words", ["runs", "run now", "help"])
 async def test_other_words_get_the_usage_and_do_nothing(tmp_path: Path, words: str) -> None:
     async with left(tmp_path, "a") as here:
-        usage = queue_command.usage(queue_command.offered(None))
-        assert types(here, f"/queue {words}") == [usage, DONE]
+        (usage, done) = types(here, f"/queue {words}")
+        assert (usage[:7], done) == ("Usage: ", DONE)
         assert left_over(here) == ["a"]
         assert (await here.agent()).heard == ["initialize"]
+
+
+@pytest.mark.parametrize("pause", [True, False])
+@pytest.mark.parametrize("ask", [True, False])
+async def test_the_command_that_clients_list_is_the_one_that_the_usage_names(
+    tmp_path: Path, pause: bool, ask: bool
+) -> None:
+    own = {"_meta": {"acp_bridge": {"pause": pause, "ask": ask}}}
+    async with living(tmp_path, first=(agent := first()), capabilities=own) as here:
+        agent.update(sessionUpdate=COMMANDS_UPDATE, availableCommands=[])
+        await quiet()
+        (command,) = here.updates()[-1]["availableCommands"]
+        hints = [f"/{command['name']} {each}" for each in command["input"]["hint"].split(" | ")]
+        optional = {"/queue pause": pause, "/queue ask QUESTION": ask}
+        assert {hint: hint in hints for hint in optional} == optional
+        assert [hint for hint in hints if hint not in optional] == [
+            "/queue hold",
+            "/queue go",
+            "/queue wait",
+            "/queue stop",
+            "/queue run",
+            "/queue drop",
+            "/queue memory new",
+            "/queue memory restore",
+            "/queue steer NUMBER",
+            "/queue drop NUMBER",
+            "/queue edit NUMBER WORDS",
+            "/queue move NUMBER before NUMBER",
+            "/queue move NUMBER after NUMBER",
+            "/queue move NUMBER first",
+            "/queue move NUMBER last",
+            "/queue title WORDS",
+        ]
+        usage = ", ".join(f"`{each}`" for each in ("/queue", *hints))
+        assert types(here, "/queue help") == [f"Usage: {usage}.", DONE]
 
 
 @pytest.mark.hazard("R1", "Q10")

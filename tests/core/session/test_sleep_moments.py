@@ -254,7 +254,7 @@ async def test_a_question_beside_the_session_is_answered_by_the_process_that_com
         answers: list[Any] = []
 
         async def ask() -> None:
-            answers.append(await it.here.session.ask.answer(request, request.params))
+            answers.append(await it.here.session.features.answers[ASK](request, request.params))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)

@@ -10,6 +10,7 @@ import pytest
 from acp_bridge.core.journal import Journal
 from acp_bridge.core.protocol import SESSION_PROMPT
 from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.features.titles.title import Title
 from tests.core.session.journals import failing
 from tests.core.session.living import Living, first, living
 from tests.core.session.memory import Json
@@ -130,7 +131,7 @@ async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
     caplog.set_level(logging.INFO, "acp_bridge")
     async with living(tmp_path, first=first()) as here:
         with failing(here.journal, "UPDATE ON session"):
-            here.session.title.note_prompt(prompt("mend it"))
+            here.feature(Title).note_prompt(prompt("mend it"))
             await until(lambda: here.journal.info.title == "mend it")  # it is kept
             assert here.journal.behind
         here.session.close()
@@ -170,7 +171,7 @@ async def test_after_a_prompt_that_was_refused_the_first_one_that_is_taken_lists
 def says(here: Living, title: object) -> Json:
     """Let the client give the session a title; returns the answer."""
     before = len(here.got)
-    here.session.title.take(here.request("_acp_bridge/title", title=title))
+    here.takes("_acp_bridge/title", title=title)
     *shown, answer = here.got[before:]
     assert [m["params"]["update"] for m in shown] == [info(title=answer["result"]["title"])]
     return dict(answer["result"])

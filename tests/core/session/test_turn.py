@@ -21,6 +21,7 @@ from acp_bridge.core.protocol import (
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.updates import notices
+from acp_bridge.features.steering.steering import Steering
 from tests.core.session.journals import failing, recorded, recorded_texts
 from tests.core.session.living import CANCELLED, DONE, does_not_exist, first, living
 from tests.core.session.memory import ClientEnd, Json
@@ -397,7 +398,7 @@ async def test_an_agent_that_is_not_read_has_not_failed_to_say_whether_it_took_w
             looks.append(1)
             return True
 
-        monkeypatch.setattr(here.session._steering, "_unread", unread)
+        monkeypatch.setattr(here.feature(Steering), "_unread", unread)
         asked = here.prompt("one")
         turn = await agent.asked(SESSION_PROMPT)
         joins = here.prompt("and", _meta=STEERS)

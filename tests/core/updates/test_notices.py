@@ -1,13 +1,11 @@
 """What the bridge itself says: one form, marked, and each prompt named in one short line."""
 
 import re
-from itertools import product
 from typing import Any
 
 import pytest
 
 from acp_bridge.core.protocol import own_meta
-from acp_bridge.core.session.prompts import queue_command
 from acp_bridge.core.updates import notices
 
 Json = dict[str, Any]
@@ -93,35 +91,6 @@ def test_no_notice_has_a_word_of_the_wire() -> None:
     ]
     assert len(said) > 30
     assert [each for each in said if re.search(r"_acp_bridge/|\bsession/[a-z]|_meta\b", each)] == []
-
-
-def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None:
-    for pause, ask in product((True, False), repeat=2):
-        own = {"acp_bridge": {"pause": pause, "ask": ask}}
-        words = queue_command.offered({"_meta": own})
-        command = queue_command.command(words)
-        hints = [f"/{command['name']} {each}" for each in command["input"]["hint"].split(" | ")]
-        optional = {"/queue pause": pause, "/queue ask QUESTION": ask}
-        assert [hint for hint in hints if hint not in optional] == [
-            "/queue hold",
-            "/queue go",
-            "/queue wait",
-            "/queue stop",
-            "/queue steer NUMBER",
-            "/queue run",
-            "/queue drop [NUMBER]",
-            "/queue edit NUMBER WORDS",
-            "/queue move NUMBER before NUMBER",
-            "/queue move NUMBER after NUMBER",
-            "/queue move NUMBER first",
-            "/queue move NUMBER last",
-            "/queue memory new",
-            "/queue memory restore",
-            "/queue title WORDS",
-        ]
-        assert {hint: hint in hints for hint in optional} == optional
-        for named in ("/queue", *hints):
-            assert f"`{named}`" in queue_command.usage(words)
 
 
 def test_a_kill_names_a_few_of_the_programs_that_end_with_it_and_counts_the_others() -> None:

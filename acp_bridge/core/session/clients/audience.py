@@ -33,6 +33,7 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.clients.questions import Questions
 from acp_bridge.core.session.core import Core, SessionState
+from acp_bridge.core.session.feature import Features
 from acp_bridge.core.session.process.work import Background
 from acp_bridge.core.session.prompts.prompts import Prompts
 from acp_bridge.core.session.transcript.client_view import ClientView
@@ -40,7 +41,6 @@ from acp_bridge.core.session.transcript.pacing import Pacing
 from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import notices
-from acp_bridge.features.asking.ask import Ask
 
 #: characters of a prompt that are told.
 _LENGTH: Final = 200
@@ -208,7 +208,7 @@ class Audience:
         transcript: TranscriptOut,
         prompts: Prompts,
         questions: Questions,
-        ask: Ask,
+        features: Features,
         background: Background,
         close: Callable[[], None],
     ) -> None:
@@ -223,7 +223,7 @@ class Audience:
         self._transcript = transcript
         self._prompts = prompts
         self._questions = questions
-        self._ask = ask
+        self._features = features
         self._background = background
         self._close = close
         self.standing = Standing(core, transcript, prompts)
@@ -257,8 +257,7 @@ class Audience:
         """
         if bound is not None and self._prompts.sent_under(bound) is None:
             return
-        if self._ask.open:
-            self._ask.stop(client)
+        self._features.note_stop(client)
         if own := self.own(client):
             self._stop(client, own)
         elif self._prompts.stop_waiting(client):

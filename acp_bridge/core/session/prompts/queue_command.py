@@ -10,41 +10,30 @@ It is also `/bridge queue`, for an agent with a `/queue` of its own (`updates.ow
 /queue wait       stays open until the turn that runs has ended, whoever asked for it, or what the
                   agent does without one (Stop reaches that)
 /queue stop       stops the turn that runs, whoever asked for it, or what the agent does without one
-/queue steer N    sends the words of a prompt that waits into the turn that runs, if the agent can
-                  take them; else that prompt runs next
-/queue title WORDS
-                  gives the session a title, which stays
-/queue ask WORDS  asks the agent on a copy of the session, of which nothing is left
 /queue run        runs the prompts that were left over, in order; this prompt stays open
                   meanwhile (Stop reaches them)
 /queue drop       forgets the prompts that were left over
-/queue drop N     forgets the prompt of that number, which waits or was left over
-/queue edit N WORDS
-                  gives it other words, and keeps its images
-/queue move N before M, /queue move N after M, /queue move N first, /queue move N last
-                  changes the order in which they run
 /queue memory new, /queue memory restore
                   go on without the agent's session, if the agent won't load it (R15)
+
+Features add words of their own (`feature.Feature.words`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Final
-from uuid import uuid4
 
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import JournalError
 from acp_bridge.core.machine import events as ev
-from acp_bridge.core.protocol import CAN_PAUSE, Json, can_ask, can_own, user_chunk, with_own_meta
+from acp_bridge.core.protocol import CAN_PAUSE, Json, can_own
 from acp_bridge.core.session.core import Core
+from acp_bridge.core.session.feature import Command, Features
 from acp_bridge.core.session.process.memory import Memory
 from acp_bridge.core.session.prompts.pauses import Pauses
 from acp_bridge.core.session.prompts.prompts import Prompts
 from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.core.updates import notices
-from acp_bridge.features.queue_changes.changes import Changes
 
 #: the words that may follow `/queue`, whatever the agent can do.
 _WORDS: Final = (
@@ -52,24 +41,16 @@ _WORDS: Final = (
     "go",
     "wait",
     "stop",
-    "steer NUMBER",
     "run",
-    "drop [NUMBER]",
-    "edit NUMBER WORDS",
-    "move NUMBER before NUMBER",
-    "move NUMBER after NUMBER",
-    "move NUMBER first",
-    "move NUMBER last",
+    "drop",
     "memory new",
     "memory restore",
-    "title WORDS",
 )
 
 
 def offered(capabilities: object) -> tuple[str, ...]:
-    """Return the words that may follow `/queue`, for an agent with these capabilities."""
-    pause = ("pause",) if can_own(capabilities, CAN_PAUSE) else ()
-    return (*pause, *_WORDS, *(("ask QUESTION",) if can_ask(capabilities) else ()))
+    """Return the words of core that may follow `/queue`, for an agent with these capabilities."""
+    return (*(("pause",) if can_own(capabilities, CAN_PAUSE) else ()), *_WORDS)
 
 
 def command(words: tuple[str, ...]) -> Json:
@@ -89,12 +70,6 @@ def usage(words: tuple[str, ...]) -> str:
     return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
 
 
-def _text(params: Json) -> str:
-    """Return a prompt that is the command, as one that begins with `/queue`."""
-    text: str = params["prompt"][0]["text"]
-    return re.sub(r"^\s*/(?:acp-)?bridge\s+queue", "/queue", text).strip()
-
-
 class QueueCommand:
     """Answers `/queue` in one session."""
 
@@ -105,25 +80,14 @@ class QueueCommand:
         transcript: TranscriptOut,
         memory: Memory,
         pauses: Pauses,
-        changes: Changes,
-        ask: Callable[[ClientRequest, str], None],
-        set_title: Callable[[str], str],
+        features: Features,
         words: tuple[str, ...],
-        *,
-        can_steer: bool,
     ) -> None:
-        """Nothing happens before `run`.
-
-        `ask` answers a prompt with a question beside the session; `set_title` returns the title
-        as it is kept; `words` are those on offer; `can_steer`: the agent takes words into a turn.
-        """
+        """Nothing happens before `run`. `words` are those on offer."""
         self._core = core
         self._memory = memory
         self._pauses = pauses
-        self._changes = changes
-        self._ask = ask
-        self._set_title = set_title
-        self._can_steer = can_steer
+        self._features = features
         self._usage = usage(words)
         self._prompts = prompts
         self._transcript = transcript
@@ -145,16 +109,10 @@ class QueueCommand:
 
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
         """Carry out the words, and answer the prompt that they came with."""
-        if words[:1] == ["ask"] and words[1:]:
-            # With the white space that stands in the question.
-            self._ask(request, _text(params).split(maxsplit=2)[2])
+        command = Command(request, params, words, self._usage, self._transcript)
+        if self._features.take_command(command):
             return
-        for block in params["prompt"]:
-            # Its own message: it may be typed right behind the prompt of the turn that runs.
-            said = {**user_chunk(block), "messageId": f"acp-bridge-{uuid4().hex[:12]}"}
-            self._transcript.record_said(
-                request.client, with_own_meta({"update": said}, {"command": True})
-            )
+        command.show()
         match words:
             case ["run"]:
                 self._run_left_over(request, params)
@@ -165,18 +123,9 @@ class QueueCommand:
             case ["wait"] if self._core.now.works:
                 self._prompts.waits_for_work.append(request)
                 return
-            case (
-                ["edit", _, _, *_]
-                | ["move", _, "before" | "after", _]
-                | ["move", _, "first" | "last"]
-                | ["drop", _]
-            ):
-                self._changes.command(request, words, _text(params))
-                return
             case _:
                 self._do(words)
-        done = {"stopReason": "end_turn"}
-        self._transcript.then(request.client, lambda: request.answer(done))
+        command.end()
 
     def _do(self, words: list[str]) -> None:
         """Carry out the words, and show the sentence that answers them."""
@@ -187,17 +136,10 @@ class QueueCommand:
                 self._transcript.notice(notices.queue(waiting, left, self._pauses.said))
             case ["pause" | "hold" | "go" as word]:
                 self._pauses.command(word)
-            case ["title", *given]:
-                kept = self._set_title(" ".join(given))
-                self._transcript.notice(notices.titled(kept))
-            case ["ask"]:
-                self._transcript.notice(notices.ASK_WHAT)
             case ["wait"]:
                 self._transcript.notice(notices.NOTHING_RUNS)
             case ["stop"]:
                 self._stop()
-            case ["steer", *rest]:
-                self._transcript.notice(self._steer(rest))
             case ["drop"]:
                 self._drop()
             case ["memory", "new" | "restore" as how]:
@@ -217,20 +159,6 @@ class QueueCommand:
             self._core.feed(ev.Cancel(frozenset()))
         else:
             self._transcript.notice(notices.NOTHING_RUNS)
-
-    def _steer(self, words: list[str]) -> str:
-        if self._core.now.running is None:
-            return notices.NOTHING_RUNS
-        number = words[0] if len(words) == 1 else ""
-        key = self._prompts.with_number(number, self._core.now.waiting)
-        if key is None:
-            return notices.no_such_waiting(words, self._usage)
-        prompt = self._prompts.get(key)
-        if prompt.client is None:  # it was left over, or is a hook's feedback
-            return notices.no_such_waiting(words, self._usage)
-        prompt.delivery = "queued"
-        self._core.feed(ev.SteerWaiting(key))
-        return notices.steers(prompt.params["prompt"], now=self._can_steer)
 
     def _run_left_over(self, request: ClientRequest, params: Json) -> None:
         left = list(self._prompts.left_over)
