@@ -23,11 +23,12 @@ from acp_bridge.core.journal import Journal
 from acp_bridge.core.runtime import signals
 from acp_bridge.core.runtime.keep import Waiter
 from acp_bridge.core.runtime.log import event, logger
-from acp_bridge.core.session.feature import MakeFeatures
+from acp_bridge.core.session.feature import Find, MakeFeatures
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import NOTIFY_FILE, AgentProtocol, Settings
 from acp_bridge.core.wire.stdio import Reader, Writer
 from acp_bridge.features.asking import ask
+from acp_bridge.features.hooks import in_session
 from acp_bridge.features.queue_changes import changes
 from acp_bridge.features.repository import working_folder
 from acp_bridge.features.spending import account
@@ -50,6 +51,8 @@ FEATURES: Final[tuple[MakeFeatures, ...]] = (
     title.made_for,
     ask.made_for,
 )
+#: what looks for the features of a session before it is made.
+FINDS: Final[tuple[Find, ...]] = (in_session.find,)
 #: seconds for which a session of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0
 
@@ -117,7 +120,9 @@ async def _bridge(
                 parent = AgentParent(settings.parent, settings.folder, keys_file)
                 tasks.start_soon(parent.run)
             command = _command(settings, standing, parent, trace, deadline)
-            context = SessionContext(settings, journal, tasks, command, features=FEATURES)
+            context = SessionContext(
+                settings, journal, tasks, command, features=FEATURES, finds=FINDS
+            )
             _notify(context)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()

@@ -51,17 +51,6 @@ FLOORS: list[set[str]] = [
 #: The law: core imports nothing outside of core. What it still imports of features, ends and
 #: sharing, and who does. This list only gets shorter: an entry that is not needed any more fails.
 STILL_IMPORTED_BY_CORE: dict[str, set[str]] = {
-    "features.hooks.find": {"sessions.session_store"},
-    "features.hooks.found": {"session.session"},
-    "features.hooks.in_session": {
-        "session.clients.permissions",
-        "session.clients.questions",
-        "session.effects",
-        "session.prompts.turn",
-        "session.session",
-    },
-    "features.rules.definitions": {"session.clients.permissions"},
-    "features.rules.found": {"session.clients.permissions", "session.session"},
     "sharing.bounds": {"sessions.registry"},
     "sharing.elsewhere.kept_work": {"sessions.registry"},
     "sharing.elsewhere.live_elsewhere": {"sessions.registry"},

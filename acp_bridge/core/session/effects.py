@@ -35,7 +35,6 @@ from acp_bridge.core.session.prompts.turn import Turn
 from acp_bridge.core.session.requests.to_agent import ToAgent
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import Settings
-from acp_bridge.features.hooks.in_session import SessionHooks
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +89,6 @@ class Effects:
     turn: Turn
     pauses: Pauses
     features: Features
-    hooks: SessionHooks
     deadlines: Deadlines
     from_agent: FromAgent
     to_agent: ToAgent
@@ -147,17 +145,10 @@ class Effects:
                 self.prompts.leave_over(keys)
             case ef.CloseCards():
                 self.turn.close_cards()
-            # --- hooks
-            case ef.RunHooks(key, moment, again):
-                self.hooks.run(key, moment, again)
-            case ef.StopHooks(only):
-                self.hooks.stop(only)
-            case ef.RefuseFeedback(key, enough):
-                self.hooks.refuse_feedback(key, enough=enough)
             case ef.TellTaken(why):
                 self.turn.say_taken(str(why))
             case ef.TellDeath(how):
-                self.hooks.tell_death(how)
+                self.features.note_death(how)
                 if self.context.notifier:
                     self.context.notifier.note_death(self.core)
             # --- time, and the end

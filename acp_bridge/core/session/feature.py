@@ -17,6 +17,7 @@ import re
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.client import Client, ClientRequest
 from acp_bridge.core.journal import Journal, SessionJournal
 from acp_bridge.core.machine.effects import Effect, Outcome
+from acp_bridge.core.machine.events import Moment
 from acp_bridge.core.protocol import Json, user_chunk, with_own_meta
 from acp_bridge.core.session.core import Core, Follower, SessionState
 from acp_bridge.core.session.prompts.pauses import Pauses
@@ -43,6 +45,8 @@ R = TypeVar("R")
 Answers: TypeAlias = Callable[[ClientRequest, Json], Awaitable[Any]]
 #: takes a client's request at once, and answers it later; raises RpcError.
 Takes: TypeAlias = Callable[[ClientRequest, Json], None]
+#: is told a decision, or None if the question was taken back.
+Then: TypeAlias = "Callable[[Decision | None], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,20 @@ class Feature:
     words: tuple[str, ...] = ()
     #: by its type, what carries out an effect of the machine. Each effect has one owner.
     effects: Mapping[type[Effect], Callable[[Any], None]] = {}
+
+    def begin(self, source: str) -> None:
+        """Act when the session is there: "startup", "resume" or "fork"."""
+
+    def take_notices(self) -> list[str]:
+        """Return notices to be shown beside a prompt that the agent gets, each once."""
+        return []
+
+    def add_words(self, key: int) -> str:
+        """Return what the agent is told with the prompt `key` beside its words, once."""
+        return ""
+
+    def note_death(self, how: object) -> None:
+        """Act after the agent's process died. `how`: an `Exit`, if that is known."""
 
     def take_command(self, command: Command) -> bool:
         """Carry out words of `/queue`. Return False if they are not this feature's."""
@@ -155,8 +173,8 @@ class Feature:
     async def note_use(self) -> None:
         """Act after the session took a prompt, or a turn ended."""
 
-    async def close(self) -> None:
-        """Act at the end of the session. Each wait has a bound."""
+    async def close(self, reason: str) -> None:
+        """Act at the end of the session, a "close" or a "shutdown". Each wait has a bound."""
 
     def concerned(self, before: SessionState, after: SessionState) -> bool:
         """Return True if a change of the session's state concerns this feature."""
@@ -164,6 +182,77 @@ class Feature:
 
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Follow a change of the session's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision about a tool call: "allow", "deny", "cancelled" or "ask", and who has made it.
+
+    `by`: "rule", "default", "unattended", "hook", "client", "withdrawn" if no client was left to
+    answer, "stop", or "agent" if the agent has cancelled its request; empty for "ask". `rules`: the
+    rules, as the user wrote them; `option`: the kind of the option that a client has chosen;
+    `guarded`: only a person may allow it; `name`: the login of a remote client that has decided.
+    """
+
+    action: str
+    by: str = ""
+    rules: tuple[str, ...] = ()
+    option: str = ""
+    guarded: bool = False
+    name: str = ""
+
+    @property
+    def told(self) -> Json:
+        """The decision as a card tells it, `_meta.acp_bridge.decided`."""
+        said: Json = {"decision": self.action, "by": self.by}
+        said |= {"name": self.name} if self.name else {}
+        said |= {"rules": list(self.rules)} if self.rules else {}
+        return {**said, "option": self.option} if self.option else said
+
+
+class Decider(Feature):
+    """A feature that decides about what the agent asks, before a person is asked.
+
+    Core asks one decider of a session. If it fails, the question is a person's.
+    """
+
+    @property
+    def unattended(self) -> str:
+        """What becomes of a question that nobody can answer: "deny", "ask", or "" for no word."""
+        raise NotImplementedError
+
+    def decides(self) -> bool:
+        """Return True if it may decide about permissions."""
+        raise NotImplementedError
+
+    def refuses(self) -> bool:
+        """Return True if it may refuse the agent a client's files and terminals."""
+        raise NotImplementedError
+
+    def decide(self, call: Json, kinds: frozenset[str], then: Then) -> Callable[[], None]:
+        """Decide about a tool call; returns a function that stops that.
+
+        `kinds`: each kind that the agent has ever given the call. `then` is told the decision, or
+        None if it was stopped.
+        """
+        raise NotImplementedError
+
+    def refuse_command(self, lines: Sequence[str], cwd: str, then: Then) -> Callable[[], None]:
+        """Refuse a command in a client's terminal, or leave it; returns and tells as `decide`.
+
+        `lines`: the command lines that the client may make of the words; `cwd`: its folder, or "".
+        """
+        raise NotImplementedError
+
+    def refuse_file(self, path: str, then: Then, *, writes: bool) -> Callable[[], None]:
+        """Refuse the use of a client's file, or leave it; returns and tells as `decide`."""
+        raise NotImplementedError
+
+    def tell_allowed(self, about: str) -> None:
+        """Act after a call was allowed without asking the person."""
+
+    def waits_for_user(self, kind: str, message: str) -> None:
+        """Act when a question of this kind waits for the user."""
 
 
 class Parts(Protocol):
@@ -208,6 +297,21 @@ class Parts(Protocol):
 MakeFeatures: TypeAlias = Callable[[Parts, Settings], Sequence[Feature]]
 
 
+class Found(Protocol):
+    """What one folder has found for a session before it is made."""
+
+    @property
+    def moments(self) -> frozenset[Moment]:
+        """The moments at which the session's machine waits for a feature."""
+
+    def make(self, session: Parts, settings: Settings) -> Sequence[Feature]:
+        """Make the features of the folder."""
+
+
+#: looks for what a session in this folder has; never raises, and its waits have bounds.
+Find: TypeAlias = Callable[[Settings, str], Awaitable[Found]]
+
+
 class Features:
     """The features of one session. Each method calls the features that override that moment."""
 
@@ -224,6 +328,12 @@ class Features:
         self._open = _having(features, Feature.open)
         self._note_use = _having(features, Feature.note_use)
         self._close = _having(features, Feature.close)
+        self._begin = _having(features, Feature.begin)
+        self._take_notices = _having(features, Feature.take_notices)
+        self._add_words = _having(features, Feature.add_words)
+        self._note_death = _having(features, Feature.note_death)
+        #: what decides about the agent's questions; None: a person is asked each time.
+        self.decider = next((each for each in features if isinstance(each, Decider)), None)
         self._take_command = _having(features, Feature.take_command)
         self._note_prompt = _having(features, Feature.note_prompt)
         self._note_stop = _having(features, Feature.note_stop)
@@ -255,10 +365,7 @@ class Features:
     def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
         """Pass on a state from the agent. Returns it as all features leave it."""
         for note in self._note_state.get(update["sessionUpdate"], ()):
-            try:
-                update = note(link, update, announced=announced)
-            except Exception as exc:
-                errors.internal(exc, "a feature failed")
+            update = _said(update, note, link, update, announced=announced)
         return update
 
     def take(self, request: ClientRequest, params: Json) -> None:
@@ -289,11 +396,11 @@ class Features:
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Let a feature cancel a request that it answers. Returns False if it is nobody's."""
-        return any(_sure(cancel, client, request_id) for cancel in self._cancel_request)
+        return any(_said(False, cancel, client, request_id) for cancel in self._cancel_request)
 
     def keep_awake(self) -> bool:
         """Return True while a feature needs the agent's process."""
-        return any(_sure(keeps) for keeps in self._keeps_awake)
+        return any(_said(False, keeps) for keeps in self._keeps_awake)
 
     def begin_close(self) -> None:
         """Announce that somebody closes the session."""
@@ -302,15 +409,12 @@ class Features:
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
         """Return the agent's answer to a prompt as all features leave it."""
         for take in self._take_answer:
-            try:
-                answer = take(link, key, answer)
-            except Exception as exc:
-                errors.internal(exc, "a feature failed")
+            answer = _said(answer, take, link, key, answer)
         return answer
 
     def explains_failure(self) -> bool:
         """Return True if a feature knows why the agent answers prompts with errors."""
-        return any(_sure(explains) for explains in self._explain)
+        return any(_said(False, explains) for explains in self._explain)
 
     def end_turn(self, outcome: Outcome) -> None:
         """Pass on the outcome of a prompt."""
@@ -325,14 +429,31 @@ class Features:
         for note_use in self._note_use:
             await _awaited(note_use)
 
-    async def close(self) -> None:
-        """Announce the end of the session."""
+    async def close(self, reason: str) -> None:
+        """Announce the end of the session: "close" or "shutdown"."""
         for close in self._close:
-            await _awaited(close)
+            await _awaited(partial(close, reason))
+
+    def begin(self, source: str) -> None:
+        """Announce that the session is there."""
+        _call(self._begin, source)
+
+    def take_notices(self) -> list[str]:
+        """Return the features' notices beside a prompt."""
+        return [text for take in self._take_notices for text in _said([], take)]
+
+    def add_words(self, key: int) -> str:
+        """Return what the features tell the agent with a prompt, or ""."""
+        added = [_said("", add, key) for add in self._add_words]
+        return "\n\n".join(words for words in added if words)
+
+    def note_death(self, how: object) -> None:
+        """Announce that the agent's process died."""
+        _call(self._note_death, how)
 
     def followers(self, before: SessionState, after: SessionState) -> Iterable[Follower]:
         """Return the features' followers that a change of the state concerns."""
-        return [each.follow for each in self._follow if _sure(each.concerned, before, after)]
+        return [each.follow for each in self._follow if _said(False, each.concerned, before, after)]
 
 
 def _overrides(feature: Feature, moment: Callable[..., object]) -> bool:
@@ -346,13 +467,13 @@ def _having(
     return tuple(getattr(each, moment.__name__) for each in features if _overrides(each, moment))
 
 
-def _sure(asked: Callable[P, bool], *args: P.args, **named: P.kwargs) -> bool:
-    """Return the answer of a feature. If it raises, log the error and return False."""
+def _said(default: R, asked: Callable[P, R], *args: P.args, **named: P.kwargs) -> R:
+    """Return the answer of a feature. If it raises, log the error and return `default`."""
     try:
         return asked(*args, **named)
     except Exception as exc:
         errors.internal(exc, "a feature failed")
-        return False
+        return default
 
 
 async def _awaited(method: Callable[[], Awaitable[R]]) -> R | None:
@@ -367,7 +488,4 @@ async def _awaited(method: Callable[[], Awaitable[R]]) -> R | None:
 def _call(methods: Iterable[Callable[P, object]], *args: P.args, **named: P.kwargs) -> None:
     """Call each method. If one raises, log the error and call the others."""
     for method in methods:
-        try:
-            method(*args, **named)
-        except Exception as exc:
-            errors.internal(exc, "a feature failed")
+        _said(None, method, *args, **named)

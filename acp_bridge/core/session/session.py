@@ -7,7 +7,7 @@ where it reads the session's state, and the neighbours that it needs, by name.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import anyio
@@ -20,6 +20,7 @@ from acp_bridge.core.journal import JournalError, SessionJournal, SessionTaken, 
 from acp_bridge.core.journal.turns import ASKING
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.effects import Cancelled, Failed, Failure
+from acp_bridge.core.machine.events import Moment
 from acp_bridge.core.machine.states import Snapshot, Standstill
 from acp_bridge.core.protocol import (
     SESSION_CANCEL,
@@ -37,7 +38,7 @@ from acp_bridge.core.session.clients.replay import Replay
 from acp_bridge.core.session.clients.to_client import ToClient
 from acp_bridge.core.session.core import Around, Core, new_machine
 from acp_bridge.core.session.effects import Deadlines, Effects
-from acp_bridge.core.session.feature import Features
+from acp_bridge.core.session.feature import Features, Found
 from acp_bridge.core.session.from_agent import FromAgent
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.process.agent_processes import AgentProcesses, ProcessPool
@@ -62,9 +63,6 @@ from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.asking import Asking
 from acp_bridge.core.updates.children import Children
 from acp_bridge.core.updates.updates import Updates
-from acp_bridge.features.hooks.found import FoundHooks
-from acp_bridge.features.hooks.in_session import SessionHooks, moments_of
-from acp_bridge.features.rules.found import FoundRules
 
 
 class Session:
@@ -78,16 +76,17 @@ class Session:
         lease: int,
         workspace: Workspace,
         link: Link | None,
-        hooks: FoundHooks | None = None,
+        found: Sequence[Found] = (),
     ) -> None:
         """`lease`: the lock's descriptor, owned from now on; `link`: the process that has the
-        session open, if one has. Raises JournalError."""
+        session open, if one has; `found`: what features were found for it. Raises JournalError."""
         self.id, self.journal = journal.info.session_id, journal
         #: the prompts that wait until the agent has loaded a session that only it knew.
         self.early: WaitingRequests | None = None
         self._context, self._lease, self._keeps_prompts = context, lease, False
         settings = context.settings
-        moments = moments_of(hooks, told=context.notifier is not None)
+        moments = frozenset[Moment]().union(*(each.moments for each in found))
+        moments |= {Moment.DEATH} if context.notifier else set()
         machine = new_machine(settings, moments, link, steers=context.steers)
         self.core = core = Core(self.id, workspace, machine, context.tasks)
         self.feed, self.spawn = core.feed, core.spawn
@@ -105,9 +104,7 @@ class Session:
         self.prompts = prompts = Prompts(journal, shown, core, self._touch)
         _follow(journal, core, shown)
         self.recovery = Recovery(journal, prompts, updates)
-        self.deadline = deadline = context.command.deadline
-        rules = FoundRules(settings, workspace.cwd)
-        self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules, deadline)
+        self.deadline = context.command.deadline
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
         self._processes = processes = AgentProcesses(context, pool, lease, core)
         provisional = Provisional(core)
@@ -115,7 +112,11 @@ class Session:
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
         self.link_of = processes.link
         self.features = features = Features(
-            [each for make in context.features for each in make(self, settings)]
+            [
+                each
+                for make in (*(each.make for each in found), *context.features)
+                for each in make(self, settings)
+            ]
         )
 
         # What clients ask.
@@ -125,11 +126,11 @@ class Session:
         self._receipts = Receipts(core, journal, shown, prompts, pauses)
         self.background = background = Background(core, updates, shown, patience)
         self._turn = turn = Turn(
-            core, journal, shown, updates, prompts, memory, self.hooks, features, background
+            core, journal, shown, updates, prompts, memory, features, background
         )
 
         # The clients that have the session.
-        permissions = Permissions(self.hooks, rules, updates, shown.show)
+        permissions = Permissions(features.decider, updates, shown.show)
         self._questions = people = Questions(
             core, shown, prompts, updates.children, permissions.note, kept=settings.keep > 0
         )
@@ -207,7 +208,6 @@ class Session:
             turn=turn,
             pauses=pauses,
             features=features,
-            hooks=self.hooks,
             deadlines=Deadlines(core, settings),
             from_agent=from_agent,
             to_agent=to_agent,
@@ -323,8 +323,7 @@ class Session:
                 self.prompts.end_left_over(
                     Failed(Failure.KEPT) if self._keeps_prompts else Cancelled()
                 )
-            await self.hooks.end("close" if self.closing else "shutdown")
-            await self.features.close()
+            await self.features.close("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)

@@ -20,7 +20,7 @@ from acp_bridge.core.protocol import SOCKET_PROTOCOL, as_object, has
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.open_files import OpenFiles
 from acp_bridge.core.session.core import Core, SessionState
-from acp_bridge.core.session.feature import MakeFeatures
+from acp_bridge.core.session.feature import Find, MakeFeatures
 from acp_bridge.core.settings import Settings
 
 
@@ -127,6 +127,8 @@ class SessionContext:
     open_files: OpenFiles = field(default_factory=OpenFiles)
     #: makes the features of a session, in the order in which it calls them.
     features: Sequence[MakeFeatures] = ()
+    #: looks for further features of a session, which it calls before those.
+    finds: Sequence[Find] = ()
     #: told when a session may have begun or ended its work.
     note_work: Callable[[], None] | None = None
     #: tells the user when a session waits; None: the user wants to be told nothing.

@@ -232,7 +232,7 @@ class Sessions:
                         if session is None:
                             raise errors.unknown_session()
                         self.live[session_id] = session
-                    session.hooks.start("resume")
+                    session.features.begin("resume")
                 elif not shared and request.client.sets_up:
                     _move(session, workspace)
             held = self.attaching.hold_of(request)

@@ -40,7 +40,6 @@ from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.features.hooks.find import look
 
 #: the journal's key of a flag that is set until the agent has replayed all of the session.
 IMPORTING: Final = "importing"
@@ -158,9 +157,9 @@ class SessionStore:
             )
             if fill:
                 await fill(journal)
-            hooks = await look(context.settings.home, workspace.cwd)
-            session = Session(context, self._pool, journal, lock, workspace, link, hooks)
-            session.hooks.start("fork" if fill else "resume" if prompted else "startup")
+            found = [await find(context.settings, workspace.cwd) for find in context.finds]
+            session = Session(context, self._pool, journal, lock, workspace, link, found)
+            session.features.begin("fork" if fill else "resume" if prompted else "startup")
             return session, lock
         except BaseException as exc:
             if journal:
@@ -207,8 +206,9 @@ class SessionStore:
                 return None
             workspace = workspace or Workspace(journal.info.cwd)
             await self._check(journal, workspace)
-            hooks = await look(self._context.settings.home, workspace.cwd)
-            session = Session(self._context, self._pool, journal, lock, workspace, None, hooks)
+            context = self._context
+            found = [await find(context.settings, workspace.cwd) for find in context.finds]
+            session = Session(context, self._pool, journal, lock, workspace, None, found)
             await session.recovery.run()
             session.replay.said = await session.features.open()
         except BaseException as exc:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -23,18 +23,20 @@ import anyio.lowlevel
 from acp_bridge.core import errors
 from acp_bridge.core.agents.deadline import Deadline
 from acp_bridge.core.agents.process import Exit
-from acp_bridge.core.journal import JournalError, SessionJournal
+from acp_bridge.core.journal import JournalError
+from acp_bridge.core.machine import effects as ef
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.events import Moment
 from acp_bridge.core.protocol import Json, feedback_prompt, is_feedback
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import Core
-from acp_bridge.core.session.prompts.prompts import Prompts
-from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.core.session.feature import Decider, Decision, Feature, Parts, Then
+from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.tool_calls import tool_names
 from acp_bridge.core.wire.jsonrpc import Ok
+from acp_bridge.features.hooks.find import look
 from acp_bridge.features.hooks.found import FoundHooks
 from acp_bridge.features.rules.found import FoundRules
 
@@ -54,32 +56,6 @@ _MOMENTS = {
     "Stop": Moment.TURN_END,
     "AgentDied": Moment.DEATH,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The decision about a tool call: "allow", "deny", "cancelled" or "ask", and who has made it.
-
-    `by`: "rule", "default", "unattended", "hook", "client", "withdrawn" if no client was left to
-    answer, "stop", or "agent" if the agent has cancelled its request; empty for "ask". `rules`: the
-    rules, as the user wrote them; `option`: the kind of the option that a client has chosen;
-    `guarded`: only a person may allow it; `name`: the login of a remote client that has decided.
-    """
-
-    action: str
-    by: str = ""
-    rules: tuple[str, ...] = ()
-    option: str = ""
-    guarded: bool = False
-    name: str = ""
-
-    @property
-    def told(self) -> Json:
-        """The decision as a card tells it, `_meta.acp_bridge.decided`."""
-        said: Json = {"decision": self.action, "by": self.by}
-        said |= {"name": self.name} if self.name else {}
-        said |= {"rules": list(self.rules)} if self.rules else {}
-        return {**said, "option": self.option} if self.option else said
 
 
 @dataclass(slots=True, eq=False)
@@ -201,39 +177,42 @@ class HookRuns:
         return not self._lost
 
 
-def moments_of(found: FoundHooks | None, *, told: bool = False) -> frozenset[Moment]:
-    """Return the moments of the machine for which there are hooks.
+@dataclass(frozen=True, slots=True)
+class HooksOfSession:
+    """The hooks that were found for a session; None if there are neither hooks nor notices."""
 
-    `told`: the agent's death is one of them in any case, since the user is told of it.
-    """
-    names = {hook.event for hook in found.hooks} if found else set()
-    moments = {moment for name, moment in _MOMENTS.items() if name in names}
-    return frozenset(moments | {Moment.DEATH} if told else moments)
+    found: FoundHooks | None
+
+    @property
+    def moments(self) -> frozenset[Moment]:
+        """The moments of the machine for which there are hooks."""
+        names = {hook.event for hook in self.found.hooks} if self.found else set()
+        return frozenset(moment for name, moment in _MOMENTS.items() if name in names)
+
+    def make(self, session: Parts, settings: Settings) -> Sequence[Feature]:
+        """Return what runs a session's hooks, and asks its rules."""
+        rules = FoundRules(settings, session.core.workspace.cwd)
+        return [SessionHooks(session, self.found or FoundHooks(), rules)]
 
 
-class SessionHooks:
-    """Runs the hooks of one session; without any it does nothing."""
+async def find(settings: Settings, cwd: str) -> HooksOfSession:
+    """Look for the hooks of a session in `cwd`; never raises."""
+    return HooksOfSession(await look(settings.home, cwd))
 
-    def __init__(
-        self,
-        core: Core,
-        prompts: Prompts,
-        transcript: TranscriptOut,
-        found: FoundHooks | None,
-        journal: SessionJournal,
-        rules: FoundRules,
-        deadline: Deadline | None,
-    ) -> None:
-        """Nothing runs yet. `found`: None if there are neither hooks nor notices about them;
-        `deadline`: as the agent's guards have it."""
+
+class SessionHooks(Decider):
+    """Runs the hooks of one session and asks its rules; without any it does nothing."""
+
+    def __init__(self, session: Parts, found: FoundHooks, rules: FoundRules) -> None:
+        """Nothing runs yet."""
         self._rules = rules
-        self._journal = journal
+        self._journal = session.journal
         #: the hooks whose files are still to be named in a notice; None once that is done.
-        self.unnamed: FoundHooks | None = found or FoundHooks()
-        self._core = core
-        self._prompts = prompts
-        self._transcript = transcript
-        self.runs = HookRuns(core, found or FoundHooks(), deadline)
+        self.unnamed: FoundHooks | None = found
+        self._core = session.core
+        self._prompts = session.prompts
+        self._transcript = session.transcript
+        self.runs = HookRuns(session.core, found, session.deadline)
         #: what hooks have to tell the agent, by the key of the prompt that carries it, or `_NEXT`.
         self.context: dict[int, str] = {}
         #: the hooks about prompts that run now, by the prompt's key.
@@ -242,22 +221,35 @@ class SessionHooks:
         self._started = False
         #: of the hooks of the session's end.
         self._at_end = anyio.CancelScope()
+        self.effects = {
+            ef.RunHooks: self._run,
+            ef.StopHooks: self._stop,
+            ef.RefuseFeedback: self._refuse_feedback,
+        }
 
-    @property
-    def decide_permissions(self) -> bool:
-        """True if the session has hooks or rules for permissions, or may have."""
+    def decides(self) -> bool:
+        """Return True if the session has hooks or rules for permissions, or may have."""
         here = self.runs.has("PermissionRequest") or self._rules.there
         return here or self.runs.person_asked
 
+    def refuses(self) -> bool:
+        """Return True if the session has rules, which may refuse what an agent does by a client."""
+        return self._rules.there
+
+    @property
+    def unattended(self) -> str:
+        """What the rules say of a question that nobody can answer: "deny", "ask" or ""."""
+        return self._rules.unattended
+
     # --- on the machine's word -----------------------------------------------------------------
 
-    def run(self, key: int, moment: Moment, again: int) -> None:
+    def _run(self, effect: ef.RunHooks) -> None:
         """Run the hooks about a prompt; the machine is told when they have ended."""
+        key, before = effect.key, effect.moment is Moment.PROMPT
         done: list[ev.HooksDone] = []
 
         async def work() -> None:
-            before = moment is Moment.PROMPT
-            done.append(await (self._before(key) if before else self._after(key, again)))
+            done.append(await (self._before(key) if before else self._after(key, effect.again)))
 
         def behind(run: Run) -> None:
             self._about.pop(key, None)
@@ -265,21 +257,21 @@ class SessionHooks:
 
         self._about[key] = self.runs.begin(work, behind)
 
-    def stop(self, key: int | None = None) -> None:
-        """Kill every hook that runs, or only those about the prompt with this key."""
-        if key is None:
+    def _stop(self, effect: ef.StopHooks) -> None:
+        """Kill every hook that runs, or only those about one prompt."""
+        if effect.key is None:
             self._at_end.cancel()
             self.runs.stop()
-        elif run := self._about.get(key):
+        elif run := self._about.get(effect.key):
             run.scope.cancel()
 
-    def refuse_feedback(self, key: int, *, enough: bool) -> None:
-        """Forget feedback that is not sent; `enough`: tell clients that too many came in a row."""
-        text = self._prompts.forget(key)["prompt"][0]["text"]
-        if enough:
+    def _refuse_feedback(self, effect: ef.RefuseFeedback) -> None:
+        """Forget feedback that is not sent; tell clients if too many came in a row."""
+        text = self._prompts.forget(effect.key)["prompt"][0]["text"]
+        if effect.enough:
             self._transcript.notice(notices.enough_feedback(text))
 
-    def tell_death(self, how: object) -> None:
+    def note_death(self, how: object) -> None:
         """Start the hooks for the agent's death, if there are any, and don't wait for them."""
         reason = how.describe() if isinstance(how, Exit) else "it is gone"
         if self.runs.has("AgentDied"):
@@ -316,7 +308,7 @@ class SessionHooks:
 
     # --- the life of the session ---------------------------------------------------------------
 
-    def start(self, source: str) -> None:
+    def begin(self, source: str) -> None:
         """Start the hooks of the session's start; the next prompt has what they tell the agent."""
         self._started = True
         if self.runs.has("SessionStart"):
@@ -326,7 +318,7 @@ class SessionHooks:
         said = await self.runs.each("SessionStart", {"source": source}, (source,))
         self.context[_NEXT] = _joined([verdict.context for verdict in said])
 
-    async def end(self, reason: str) -> None:
+    async def close(self, reason: str) -> None:
         """Kill all hooks that run, then run those of the session's end, for a bounded time."""
         self.runs.stop()
         await self.runs.ended()
@@ -336,14 +328,8 @@ class SessionHooks:
 
     # --- the agent asks ------------------------------------------------------------------------
 
-    def decide(
-        self, call: Json, kinds: frozenset[str], then: Callable[[Decision | None], None]
-    ) -> Callable[[], None]:
-        """Let rules and hooks decide about a tool call; returns a function that stops them.
-
-        `kinds`: each kind that the agent has ever given the call. When rules and hooks have ended,
-        `then` is told their decision, or None if they were stopped.
-        """
+    def decide(self, call: Json, kinds: frozenset[str], then: Then) -> Callable[[], None]:
+        """Let rules and hooks decide about a tool call; see `Decider`."""
         name, kind = tool_name(call)
         given = {"tool_name": name, "tool_kind": kind, "tool_title": call.get("title")}
         given |= {"tool_input": call.get("rawInput"), "tool_use_id": call.get("toolCallId")}
@@ -353,16 +339,17 @@ class SessionHooks:
             Decision("ask", guarded=True),
         )
 
-    def refuse(
-        self,
-        judge: Callable[[], Awaitable[Judgement]],
-        about: str,
-        then: Callable[[Decision | None], None],
-    ) -> Callable[[], None]:
-        """Let the refusals among the rules decide about what the agent asks of a client's files or
-        terminals; `about` names it. Returns a function that stops them; `then` as in `decide`.
-        """
+    def refuse_command(self, lines: Sequence[str], cwd: str, then: Then) -> Callable[[], None]:
+        """Let the rules refuse a command in a client's terminal; see `Decider`."""
+        return self._refusing(lambda: self._rules.judge_command(*lines, cwd=cwd), lines[0], then)
 
+    def refuse_file(self, path: str, then: Then, *, writes: bool) -> Callable[[], None]:
+        """Let the rules refuse the use of a client's file; see `Decider`."""
+        return self._refusing(lambda: self._rules.judge_file(path, writes=writes), path, then)
+
+    def _refusing(
+        self, judge: Callable[[], Awaitable[Judgement]], about: str, then: Then
+    ) -> Callable[[], None]:
         async def decision() -> Decision:
             judgement = await judge()
             if judgement.deny is None and not judgement.unjudged:
@@ -375,7 +362,7 @@ class SessionHooks:
     def _deciding(
         self,
         decision: Callable[[], Awaitable[Decision]],
-        then: Callable[[Decision | None], None],
+        then: Then,
         failed: Decision,
     ) -> Callable[[], None]:
         """Run `decision` in a task, and tell `then` its result, or `failed` if it breaks (A1).
@@ -476,8 +463,12 @@ class SessionHooks:
 
     # --- what is said --------------------------------------------------------------------------
 
-    def take_unsaid(self) -> list[str]:
-        """Return the notices about hooks since the last call."""
+    def take_notices(self) -> list[str]:
+        """Return the notices about hooks since the last call, if there are any."""
+        return self._take_unsaid() if self.unnamed is not None or self.runs.unsaid else []
+
+    def _take_unsaid(self) -> list[str]:
+        """Return the notices about hooks and rules since the last call."""
         unsaid = [*self.runs.unsaid, *self._rules.unsaid]
         self.runs.unsaid, self._rules.unsaid = [], []
         return [*self._news(), *unsaid]
@@ -497,12 +488,12 @@ class SessionHooks:
             event("journal.failed", session=self._core.id, what=exc)
         return found.news(named)
 
-    def take_context(self, key: int) -> str:
+    def add_words(self, key: int) -> str:
         """Return, once, the context that hooks have given for the agent with this prompt."""
         return _joined([self.context.pop(_NEXT, ""), self.context.pop(key, "")])
 
     def _say(self) -> None:
-        for text in self.take_unsaid():
+        for text in self._take_unsaid():
             self._transcript.notice(text)
 
 

@@ -38,7 +38,7 @@ class WorkingFolder(Feature):
         """Keep the repository's state at the end of a turn, unless that is done."""
         await self._note(waits.REPOSITORY)
 
-    async def close(self) -> None:
+    async def close(self, reason: str) -> None:
         """Keep the repository's state at the end of the last turn, unless that is done."""
         await self._note(waits.REPOSITORY_AT_END)
 

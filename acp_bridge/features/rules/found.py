@@ -55,14 +55,9 @@ class FoundRules:
         return known or may_be_there(self._own) or may_be_there(self._project)
 
     @property
-    def deny_unattended(self) -> bool:
-        """True if a question that nobody can answer is denied."""
-        return self._rules is not None and self._rules.unattended == "deny"
-
-    @property
-    def wait_unattended(self) -> bool:
-        """True if the rules say that a question waits until somebody can answer it."""
-        return self._rules is not None and self._rules.unattended == "ask"
+    def unattended(self) -> str:
+        """What becomes of a question that nobody can answer: "deny", "ask", or "" for no word."""
+        return self._rules.unattended or "" if self._rules is not None else ""
 
     async def judge(self, described: Json, kinds: Iterable[object]) -> Judgement:
         """Return what the rules say of a tool call as the agent has described it.

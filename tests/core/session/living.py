@@ -20,6 +20,7 @@ from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import Follows, SessionContext
 from acp_bridge.core.settings import Settings
 from acp_bridge.features.hooks.found import FoundHooks
+from acp_bridge.features.hooks.in_session import HooksOfSession
 from acp_bridge.serving import FEATURES
 from tests.core.session.journals import states
 from tests.core.session.memory import ClientEnd, Json
@@ -121,7 +122,8 @@ class Living:
         self.journal = journal
         self.lease = lease
         self.pool = PlayedPool()
-        self.session = Session(context, self.pool, journal, lease, Workspace(cwd), link, hooks)
+        found = [HooksOfSession(hooks)]
+        self.session = Session(context, self.pool, journal, lease, Workspace(cwd), link, found)
         self.client = ClientEnd({"terminal": True, "_meta": {"acp_bridge": {"accepted": True}}})
         self.session.transcript.attach(self.client.client)
         self._last_id = 0

@@ -263,7 +263,7 @@ async def test_the_hooks_of_a_sessions_start_and_end_run_and_the_first_prompt_wa
     start = (HookEvent.SESSION_START, "cat > start; echo use tabs")
     end = (HookEvent.SESSION_END, "cat > end")
     async with hooked(tmp_path, start, end, agent=agent) as here:
-        here.session.hooks.start("startup")
+        here.session.features.begin("startup")
         here.prompt()
         sent = await agent.asked(SESSION_PROMPT)
         assert [block["text"] for block in sent["params"]["prompt"]] == ["mend", "use tabs"]
@@ -280,7 +280,7 @@ async def test_the_hooks_of_a_sessions_start_and_end_run_and_the_first_prompt_wa
 async def test_a_hook_of_the_end_that_hangs_does_not_keep_the_session(tmp_path: Path) -> None:
     agent = first()
     async with hooked(tmp_path, (HookEvent.SESSION_END, LEAVES), agent=agent) as here:
-        here.session.hooks.start("startup")
+        here.session.features.begin("startup")
     assert not alive(int((tmp_path / "work" / "pid").read_text()))
 
 

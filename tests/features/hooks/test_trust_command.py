@@ -172,7 +172,7 @@ def test_names_and_commands_can_not_hide_anything_on_the_terminal(
 
 def test_a_bridge_without_hooks_imports_nothing_for_them(tmp_path: Path) -> None:
     code = (
-        "import sys, acp_bridge.__main__, acp_bridge.core.bridge.bridge; from pathlib import Path;"
+        "import sys, acp_bridge.__main__, acp_bridge.serving; from pathlib import Path;"
         "from acp_bridge.features.hooks.find import find;"
         f"assert find(Path({str(tmp_path)!r}), {str(tmp_path)!r}) is None;"
         "print(*sys.modules)"

@@ -9,10 +9,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from acp_bridge.core import errors, protocol
 from acp_bridge.core.agents.link import Link
@@ -25,6 +25,7 @@ from acp_bridge.core.protocol import (
     objects,
 )
 from acp_bridge.core.session.clients.open_request import OpenRequest
+from acp_bridge.core.session.feature import Decider, Decision
 from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.children import placed
 from acp_bridge.core.updates.odd_answers import unclear_options
@@ -32,11 +33,6 @@ from acp_bridge.core.updates.open_cards import opening_update
 from acp_bridge.core.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.core.updates.updates import Updates
 from acp_bridge.core.wire.peer import Call
-from acp_bridge.features.hooks.in_session import Decision
-from acp_bridge.features.rules.found import FoundRules
-
-if TYPE_CHECKING:
-    from acp_bridge.features.rules.definitions import Judgement
 
 #: passes a request to a client; the flag says that only a person may allow the call.
 Ask = Callable[[Link, Call, bool], None]
@@ -52,41 +48,6 @@ _OF_CLIENT = frozenset(
 #: the kinds of options that stand for a decision; never one that holds longer than this call,
 #: unless it is a refusal and there is no other.
 _KINDS = {"allow": ("allow_once",), "deny": ("reject_once", "reject_always")}
-
-
-class PermissionHooks(Protocol):
-    """The hooks of a session, as its permissions need them (`session.prompts.hooks`)."""
-
-    @property
-    def decide_permissions(self) -> bool:
-        """True if the session has hooks for permissions."""
-
-    def decide(
-        self, call: Json, kinds: frozenset[str], then: Callable[[Decision | None], None]
-    ) -> Callable[[], None]:
-        """Let rules and hooks decide about a tool call; returns a function that stops them.
-
-        `kinds`: each kind that the agent has ever given the call. When rules and hooks have ended,
-        `then` is told their decision, or None if they were stopped.
-        """
-
-    def refuse(
-        self,
-        judge: Callable[[], Awaitable[Judgement]],
-        about: str,
-        then: Callable[[Decision | None], None],
-    ) -> Callable[[], None]:
-        """Refuse a request for a file or a terminal that the rules deny, or can't judge.
-
-        `judge` asks the rules; `about` names the request. Returns a function that stops that;
-        `then` is told as by `decide`.
-        """
-
-    def tell_allowed(self, about: str) -> None:
-        """Say in the session that a call was allowed without asking the person."""
-
-    def waits_for_user(self, kind: str, message: str) -> None:
-        """Start the hooks that tell the user of a question, and don't wait for them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,28 +69,27 @@ class Permissions:
     """Lets the rules and hooks of a session decide about its agent's permissions."""
 
     def __init__(
-        self,
-        hooks: PermissionHooks,
-        rules: FoundRules,
-        updates: Updates,
-        show: Callable[[Json], None],
+        self, decider: Decider | None, updates: Updates, show: Callable[[Json], None]
     ) -> None:
         """`show` records and shows the card of a call about which no client is asked."""
-        self._hooks = hooks
-        self._rules = rules
+        self._decider = decider
         self._updates = updates
         self._show = show
 
     def takes(self, call: Call) -> bool:
         """Return True for a request that rules or hooks are to decide about."""
+        if self._decider is None:
+            return False
         if call.method in _OF_CLIENT:
-            return self._rules.there
-        return _asks_about_a_call(call) and self._hooks.decide_permissions
+            return self._decider.refuses()
+        return _asks_about_a_call(call) and self._decider.decides()
 
     def decide(self, link: Link, call: Call, ask: Ask) -> None:
         """Let rules and hooks answer a request; `ask` asks the client if they leave it open."""
+        decider = self._decider
+        assert decider is not None  # `takes` has said so
         if call.method in _OF_CLIENT:
-            self._refuse(link, call, ask)
+            self._refuse(decider, link, call, ask)
             return
         request = call.params["toolCall"]
         self._updates.note_asked(request)
@@ -138,24 +98,21 @@ class Permissions:
         )
         link.at_clients.add(asked)
         kinds = self._updates.kinds_of(request)
-        asked.stop = self._hooks.decide(asked.told, kinds, partial(self._decided, asked, ask))
+        asked.stop = decider.decide(asked.told, kinds, partial(self._decided, asked, ask))
 
-    def _refuse(self, link: Link, call: Call, ask: Ask) -> None:
+    def _refuse(self, decider: Decider, link: Link, call: Call, ask: Ask) -> None:
         """Pass a request about a client's file or terminal on, unless a rule refuses it."""
         params = as_object(call.params)
-        judge: Callable[[], Awaitable[Judgement]]
-        if call.method == protocol.CREATE_TERMINAL:
-            lines = _as_lines(params)
-            cwd = params.get("cwd")
-            about, folder = lines[0], cwd if isinstance(cwd, str) else ""
-            judge = partial(self._rules.judge_command, *lines, cwd=folder)
-        else:
-            about = str(params.get("path"))
-            writes = call.method == protocol.WRITE_TEXT_FILE
-            judge = partial(self._rules.judge_file, about, writes=writes)
         asked = _Deciding(link, call, {}, {})
         link.at_clients.add(asked)
-        asked.stop = self._hooks.refuse(judge, about, partial(self._passed, asked, ask))
+        then = partial(self._passed, asked, ask)
+        if call.method == protocol.CREATE_TERMINAL:
+            cwd = params.get("cwd")
+            folder = cwd if isinstance(cwd, str) else ""
+            asked.stop = decider.refuse_command(_as_lines(params), folder, then)
+        else:
+            writes = call.method == protocol.WRITE_TEXT_FILE
+            asked.stop = decider.refuse_file(str(params.get("path")), then, writes=writes)
 
     def _passed(self, asked: _Deciding, ask: Ask, decision: Decision | None) -> None:
         if not asked.is_open:
@@ -174,11 +131,15 @@ class Permissions:
 
         `guarded`: only a person may allow it.
         """
-        return (guarded or self._rules.deny_unattended) and _asks_about_a_call(call)
+        return (guarded or self._unattended == "deny") and _asks_about_a_call(call)
+
+    @property
+    def _unattended(self) -> str:
+        return self._decider.unattended if self._decider else ""
 
     def marked(self, call: Call, params: Any) -> Any:
         """Return a question's parameters, marked if by the rules it waits for a person to come."""
-        if not (self._rules.wait_unattended and _asks_about_a_call(call)):
+        if not (self._unattended == "ask" and _asks_about_a_call(call)):
             return params
         own = {**protocol.own_meta(params), WAITS_FOR_PERSON: True}
         return protocol.with_own_meta(params, own)
@@ -191,8 +152,8 @@ class Permissions:
 
     def tell_that_it_waits(self, call: Call, about: Json | None) -> None:
         """Start the hooks about a question to the user; `about`: all that is known of the call."""
-        if call.method in _WAITS:
-            self._hooks.waits_for_user(_WAITS[call.method], asks(call, about))
+        if self._decider and call.method in _WAITS:
+            self._decider.waits_for_user(_WAITS[call.method], asks(call, about))
 
     def _decided(self, asked: _Deciding, ask: Ask, decision: Decision | None) -> None:
         link, call = asked.link, asked.call
@@ -213,8 +174,8 @@ class Permissions:
     def _settle(self, link: Link, call: Call, decision: Decision, told: Json) -> None:
         """Answer a permission that no person was asked for; `told`: what hooks were told of it."""
         self.note(call, self._card_id(call), decision)
-        if decision.action == "allow" and decision.by == "hook":
-            self._hooks.tell_allowed(summary(told))
+        if self._decider and decision.action == "allow" and decision.by == "hook":
+            self._decider.tell_allowed(summary(told))
         option = option_for(decision.action, call.params.get("options"))
         chosen = {"outcome": {"outcome": "selected", "optionId": option}}
         link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)

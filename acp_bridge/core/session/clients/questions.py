@@ -44,6 +44,7 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.session.clients.open_request import OpenRequest
 from acp_bridge.core.session.clients.permissions import asks, decision_of, option_for
 from acp_bridge.core.session.core import Asked, Core
+from acp_bridge.core.session.feature import Decision
 from acp_bridge.core.session.prompts.prompts import Prompts
 from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.core.updates import agent_trouble
@@ -53,7 +54,6 @@ from acp_bridge.core.updates.odd_answers import options_of_v1, permission_answer
 from acp_bridge.core.updates.tool_calls import shows_alike, updated
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.core.wire.peer import Call
-from acp_bridge.features.hooks.in_session import Decision
 
 #: clients that are gone for which one question waits, at most.
 _AWAITED: Final = 32

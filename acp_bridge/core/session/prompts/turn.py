@@ -44,7 +44,6 @@ from acp_bridge.core.updates import agent_trouble, notices
 from acp_bridge.core.updates.odd_answers import end_of_turn
 from acp_bridge.core.updates.updates import Updates
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
-from acp_bridge.features.hooks.in_session import SessionHooks
 
 #: internal errors in a row, after a cancel, for which a process is replaced.
 _FAILURES: Final = 2
@@ -89,7 +88,6 @@ class Turn:
         updates: Updates,
         prompts: Prompts,
         memory: Memory,
-        hooks: SessionHooks,
         features: Features,
         background: Background,
     ) -> None:
@@ -107,7 +105,6 @@ class Turn:
         self._updates = updates
         self._prompts = prompts
         self._memory = memory
-        self._hooks = hooks
 
     def begin(self, link: Link, key: int) -> None:
         """Send the prompt with this key; its answer becomes `AgentAnswered`."""
@@ -218,8 +215,8 @@ class Turn:
         return sent
 
     def _added(self, prompt: Prompt, key: int) -> list[Json]:
-        """Return the blocks that hooks add to a prompt, the same if it is sent once more."""
-        context = self._hooks.take_context(key) if self._hooks.context else ""
+        """Return the blocks that features add to a prompt, the same if it is sent once more."""
+        context = self._features.add_words(key)
         prompt.added += [{"type": "text", "text": context}] if context else []
         return prompt.added
 
@@ -291,13 +288,12 @@ class Turn:
             self._transcript.show_to_all_but(shows_them, said, as_noted)
 
     def _show_beside(self, prompt: Prompt, added: list[Json]) -> None:
-        """Show the notices of hooks about a prompt.
+        """Show the notices of features about a prompt.
 
-        `added`: what hooks have added for the agent, which is only recorded.
+        `added`: what features have added for the agent, which is only recorded.
         """
-        if self._hooks.unnamed is not None or self._hooks.runs.unsaid:
-            for text in self._hooks.take_unsaid():
-                self._transcript.notice(text)
+        for text in self._features.take_notices():
+            self._transcript.notice(text)
         for block in [] if prompt.shown else added:
             self._transcript.record_only(
                 with_own_meta({"update": user_chunk(block)}, {CONTEXT: True})
