@@ -19,6 +19,7 @@ from acp_bridge.core.agents.parent import AgentParent, can_fork
 from acp_bridge.core.agents.spoken_version import SpokenVersion
 from acp_bridge.core.agents.standing import StandingRequests
 from acp_bridge.core.bridge.bridge import Bridge
+from acp_bridge.core.ends import Ends
 from acp_bridge.core.journal import Journal
 from acp_bridge.core.runtime import signals
 from acp_bridge.core.runtime.keep import Waiter
@@ -36,6 +37,7 @@ from acp_bridge.features.steering import steering
 from acp_bridge.features.titles import title
 from acp_bridge.features.usage_limits import hold
 from acp_bridge.features.watch import silence
+from acp_bridge.versions.ends import agent_of_version_2, client_of_version_2
 
 if TYPE_CHECKING:
     from acp_bridge.trace.trace import Trace
@@ -149,7 +151,7 @@ def _command(
         name=settings.agent_name,
         keys_in=settings.home,
         ours=settings.ours,
-        trace=trace,
+        ends=Ends(trace, client_of_version_2, agent_of_version_2),
         deadline=deadline,
     )
 

@@ -13,6 +13,7 @@ Json = dict[str, Any]
 
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 1
+VERSION_2: Final = 2  #: that of the ends which are translated (`ends.py`).
 #: the version of the bridges' own protocol on a socket, raised when older clients can't use it.
 SOCKET_PROTOCOL: Final = 1
 
@@ -28,6 +29,8 @@ class ErrorCode(IntEnum):
     AUTH_REQUIRED = -32000
     RESOURCE_NOT_FOUND = -32002
     REQUEST_CANCELLED = -32800
+    #: of version 2: the version that is asked for is not supported.
+    UNSUPPORTED_VERSION = -32022
 
 
 # --- methods of the agent side, in the order of the specification -------------------------------
@@ -225,6 +228,9 @@ SUBAGENTS: Final = "subagents"
 
 #: an update whose member `said` has the words of an agent of version 2 that version 1 can't say.
 SAID_UPDATE: Final = "_acp_bridge_said"
+TERMINAL_UPDATE: Final = "terminal_update"
+TERMINAL_OUTPUT_CHUNK: Final = "terminal_output_chunk"
+TOOL_CALL_CONTENT_CHUNK: Final = "tool_call_content_chunk"
 
 #: kinds that carry text of the conversation, in chunks.
 MESSAGES: Final = (USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT)
@@ -570,12 +576,6 @@ def _without_mark(params: Json, name: str) -> Json:
     if name not in own:
         return params
     return _without(params, name) if len(own) > 1 else without_own_meta(params)
-
-
-def is_aside(params: Json) -> bool:
-    """Return True for an update that is the bridge's own, and not the agent's."""
-    own = own_meta(params)
-    return bool(own) and OF_VERSION_1 not in own
 
 
 def as_unread(params: Json) -> Json:

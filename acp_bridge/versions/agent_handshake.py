@@ -10,6 +10,7 @@ from acp_bridge.core.protocol import (
     CAN_CANCEL_ITEM,
     LOGOUT,
     VERSION,
+    VERSION_2,
     Json,
     as_object,
     has,
@@ -17,7 +18,6 @@ from acp_bridge.core.protocol import (
     own_meta,
     with_own_meta,
 )
-from acp_bridge.versions import v2
 
 #: the `info` of a client that does not name itself; version 2 requires one.
 _INFO: Final = {"name": "acp-bridge", "version": __version__}
@@ -38,7 +38,7 @@ def initialize_to_v2(params: Json) -> Json:
         told["auth"] = {"terminal": {}}
     info = as_object(params.get("clientInfo"))
     named = all(isinstance(info.get(name), str) for name in ("name", "version"))
-    asked: Json = {"protocolVersion": v2.VERSION, "info": info if named else _INFO}
+    asked: Json = {"protocolVersion": VERSION_2, "info": info if named else _INFO}
     kept = ("clientInfo", "clientCapabilities", "_meta")
     return {**asked, "capabilities": told, **{n: params[n] for n in kept if n in params}}
 

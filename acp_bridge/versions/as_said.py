@@ -77,22 +77,6 @@ def _says_all(said: Json, shown: list[Json]) -> bool:
     return {**shown[0], **of_any_kind} == {**said, **of_any_kind}
 
 
-def terminal_in(said: Json) -> tuple[str, bool] | None:
-    """Return the id of the terminal that a `terminal_update` tells of and whether it runs.
-
-    None for an update of another kind.
-    """
-    match said:
-        case {"sessionUpdate": v2.TERMINAL_UPDATE, "terminalId": str(terminal_id)}:
-            return terminal_id, said.get("exitStatus") is None
-    return None
-
-
-def ended_terminal(terminal_id: str) -> Json:
-    """Return the update of version 2 that ends a terminal whose agent is gone."""
-    return {"sessionUpdate": v2.TERMINAL_UPDATE, "terminalId": terminal_id, "exitStatus": {}}
-
-
 class TerminalIds:
     """Maps the terminal ids of one agent process to ids that no other process uses, and back."""
 

@@ -7,7 +7,6 @@ from typing import Final
 from acp_bridge import __version__
 from acp_bridge.core import protocol
 from acp_bridge.core.protocol import Json, as_object, has, objects, own_meta, renamed, with_own_meta
-from acp_bridge.versions import v2
 
 #: the bridge's own notifications and members that the translator needs, as abilities.
 _HEARS: Final[Json] = {
@@ -66,7 +65,7 @@ def for_client(result: Json) -> Json:
     known = ("protocolVersion", "agentCapabilities", "agentInfo", "authMethods")
     return {
         **{key: value for key, value in result.items() if key not in known},
-        "protocolVersion": v2.VERSION,
+        "protocolVersion": protocol.VERSION_2,
         "info": _info(as_object(result.get("agentInfo"))),
         "capabilities": told,
         "authMethods": methods,

@@ -7,7 +7,6 @@ ends the connection at a kind that it does not know.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from acp_bridge.core import protocol
 from acp_bridge.core.protocol import (
@@ -22,6 +21,7 @@ from acp_bridge.core.protocol import (
     objects,
     text_chunk,
 )
+from acp_bridge.core.updates.odd_updates import entry_of_v1
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import block_to_v1, blocks_to_v1
 from acp_bridge.versions.cards_to_v1 import Cards
@@ -32,9 +32,6 @@ from acp_bridge.versions.options_to_v1 import (
     modes_to_v1,
     options_to_v1,
 )
-
-_PRIORITIES: Final = ("high", "medium", "low")
-_PLAN_STATUSES: Final = ("pending", "in_progress", "completed")
 
 
 class Shown:
@@ -163,18 +160,5 @@ def _plan(update: Json) -> list[Json]:
     if plan.get("type") != "items":
         return []
     kept = {name: value for name, value in update.items() if name == "_meta"}
-    entries = [entry(each) for each in objects(plan.get("entries"))]
+    entries = [entry_of_v1(each) for each in objects(plan.get("entries"))]
     return [{"sessionUpdate": PLAN, "entries": entries, **kept}]
-
-
-def entry(entry: Json) -> Json:
-    """Return an entry of a plan in version 1; a cancelled one becomes completed, and says so."""
-    told = dict(entry)
-    status, content = entry.get("status"), entry.get("content")
-    if status == v2.CANCELLED:
-        told["status"], told["content"] = "completed", f"{content} (cancelled)"
-    elif status not in _PLAN_STATUSES:
-        told["status"] = "pending"
-    if entry.get("priority") not in _PRIORITIES:
-        told["priority"] = "medium"
-    return told

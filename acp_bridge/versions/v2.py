@@ -10,11 +10,6 @@ from typing import Final
 
 from acp_bridge.core import protocol
 
-#: the version of the protocol, in `initialize`.
-VERSION: Final = 2
-#: the error code for a version of the protocol that is not supported.
-UNSUPPORTED_VERSION: Final = -32022
-
 # --- methods ------------------------------------------------------------------------------------
 
 AUTH_LOGIN: Final = "auth/login"
@@ -37,9 +32,9 @@ USER_MESSAGE: Final = "user_message"
 AGENT_MESSAGE: Final = "agent_message"
 AGENT_THOUGHT: Final = "agent_thought"
 STATE_UPDATE: Final = "state_update"
-TOOL_CALL_CONTENT_CHUNK: Final = "tool_call_content_chunk"
-TERMINAL_UPDATE: Final = "terminal_update"
-TERMINAL_OUTPUT_CHUNK: Final = "terminal_output_chunk"
+TOOL_CALL_CONTENT_CHUNK: Final = protocol.TOOL_CALL_CONTENT_CHUNK
+TERMINAL_UPDATE: Final = protocol.TERMINAL_UPDATE
+TERMINAL_OUTPUT_CHUNK: Final = protocol.TERMINAL_OUTPUT_CHUNK
 NOTICE: Final = "notice"
 COMPACTION_UPDATE: Final = "compaction_update"
 COMPACTION_SUMMARY_CHUNK: Final = "compaction_summary_chunk"
@@ -81,7 +76,7 @@ def answers_as_v2(result: object) -> bool:
     """
     return (
         isinstance(result, dict)
-        and result.get("protocolVersion") == VERSION
+        and result.get("protocolVersion") == protocol.VERSION_2
         and isinstance(result.get("info"), dict)
         and "capabilities" in result
         and "agentCapabilities" not in result

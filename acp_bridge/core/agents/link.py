@@ -33,6 +33,7 @@ from acp_bridge.core.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.core.agents.requests import AtClients, Requests, agent_peer
 from acp_bridge.core.agents.spoken_version import SpokenVersion, is_of_version_1
 from acp_bridge.core.agents.standing import StandingRequests
+from acp_bridge.core.ends import AgentOfVersion2, Ends
 from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
     CANCEL_REQUESTS,
@@ -60,14 +61,12 @@ from acp_bridge.core.wire.jsonrpc import (
     encode,
     withdrawn,
 )
-from acp_bridge.core.wire.peer import Call, Peer
+from acp_bridge.core.wire.peer import Call
 from acp_bridge.core.wire.stdio import Reader, Writer
-from acp_bridge.core.wire.streams import Incoming, Outgoing, next_bytes
+from acp_bridge.core.wire.streams import Incoming, Lines, Outgoing, next_bytes
 
 if TYPE_CHECKING:
     from acp_bridge.core.agents.activity import Activity
-    from acp_bridge.trace.trace import Trace
-    from acp_bridge.versions.translated import Translated
 
 #: bytes of one read, and so of one transaction of the journal: what a pipe holds.
 _READ_BYTES = 64 * 1024
@@ -126,8 +125,8 @@ class AgentCommand:
     keys_in: Path | None = None
     #: the agent is of this project: what it writes to stderr is its log.
     ours: bool = False
-    #: records the lines to and from agents and clients; None: nothing is recorded.
-    trace: Trace | None = None
+    #: what stands between bytes and the peers of agents and clients.
+    ends: Ends = field(default_factory=Ends)
     #: the deadline that the guards of all processes and hooks follow; None: there is none.
     deadline: Deadline | None = None
 
@@ -162,9 +161,9 @@ class Link:
     """One agent process, started by `start` and ended by `kill` or `close`."""
 
     #: stands between the peer and an agent that speaks version 2.
-    _translated: Translated | None = None
+    _translated: AgentOfVersion2 | None = None
     #: reads the agent's lines.
-    _lines: Translated | Peer
+    _lines: Lines
     #: is told of the agent's lines, for a trace.
     _heard: Heard | None = None
     #: why it ended before it answered the request for its session; None if it did not.
@@ -236,7 +235,7 @@ class Link:
         stdin, stdout = process.take_pipes()
         reader = Reader(stdout, _READ_BYTES)
         writer: Outgoing = Writer(stdin, on_broken=self._cut_off.set)
-        if trace := self.command.trace:
+        if trace := self.command.ends.trace:
             self._heard, writer = trace.of_agent(writer)
             self.peer.tell_lines(self._heard)
         self._writer = writer
@@ -255,11 +254,9 @@ class Link:
     async def _initialize(self) -> dict[str, Any]:
         """Return the agent's answer to `initialize`, as version 1 has it; raises as `start`."""
         version = self.command.version
-        if (asked := version.asks) != VERSION:
-            from acp_bridge.versions.translated import Translated
-
+        if (asked := version.asks) != VERSION and (translated := self.command.ends.agent):
             heard = partial(_tell, self.on_batch_end)
-            self._translated = self._lines = Translated(self.peer, self._write, heard)
+            self._translated = self._lines = translated(self.peer, self._write, heard)
             if self._heard:
                 self._translated.tell_lines(self._heard)
         try:

@@ -11,14 +11,13 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge.core.agents.process import StartFailed
-from acp_bridge.core.protocol import VERSION, ErrorCode
+from acp_bridge.core.protocol import VERSION, VERSION_2, ErrorCode
 from acp_bridge.core.settings import AgentProtocol
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.versions import v2
 
 #: the errors by which an agent refuses version 1 as such; strict ones call it a wrong parameter.
-_REFUSALS: Final = (v2.UNSUPPORTED_VERSION, ErrorCode.INVALID_PARAMS)
-_BOTH: Final = VERSION + v2.VERSION
+_REFUSALS: Final = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_PARAMS)
+_BOTH: Final = VERSION + VERSION_2
 
 
 class OtherVersion(StartFailed):
@@ -37,7 +36,7 @@ class SpokenVersion:
 
     def __init__(self, chosen: AgentProtocol = AgentProtocol.AUTO) -> None:
         """`chosen`: the user's choice. Nothing is known of the agent yet."""
-        self._first = v2.VERSION if chosen is AgentProtocol.V2 else VERSION
+        self._first = VERSION_2 if chosen is AgentProtocol.V2 else VERSION
         self._alone = chosen is AgentProtocol.V1
         self._follows = chosen is AgentProtocol.AUTO
         self._refused: set[int] = set()
@@ -47,7 +46,7 @@ class SpokenVersion:
     def follow_client(self) -> None:
         """Ask for version 2 first, as the first client speaks it, unless the user chose one."""
         if self._follows:
-            self._first = self.asks = v2.VERSION
+            self._first = self.asks = VERSION_2
 
     def settle(self, spoken: int) -> None:
         """Note the version that a process has agreed to: the next one is asked for that."""
@@ -85,6 +84,6 @@ def is_of_version_1(result: object) -> bool:
 
 def may_be_of_version(asked: int, refusal: RpcError) -> bool:
     """Return True if an error may mean that the agent does not have the version `asked`."""
-    if asked == v2.VERSION:
+    if asked == VERSION_2:
         return refusal.code != ErrorCode.AUTH_REQUIRED
     return refusal.code in _REFUSALS

@@ -37,7 +37,7 @@ from acp_bridge.core.sessions.pool import Pool, WarmTimes
 from acp_bridge.core.sessions.registry import Sessions
 from acp_bridge.core.sessions.sessionless import Sessionless
 from acp_bridge.core.wire.jsonrpc import is_id, withdrawn
-from acp_bridge.core.wire.streams import Incoming, Outgoing, Streams
+from acp_bridge.core.wire.streams import Incoming, Outgoing
 from acp_bridge.sharing.listening.listening import Listening
 
 #: requests of the protocol that are carried out at once, beside the slow ones.
@@ -120,7 +120,7 @@ class Bridge:
         `received` is where signals are read (`signals.Received`). The clean-up is bounded
         (invariant P2).
         """
-        client = Client(self, *self._traced(incoming, outgoing))
+        client = self._client(incoming, outgoing)
         self._clients.append(client)
         self._tasks.start_soon(self._serve_client, client)
         await self._until_its_end(received)
@@ -181,15 +181,23 @@ class Bridge:
 
         Owns the streams. Raises nothing but a cancellation (invariant V5).
         """
-        await self._serve_joined(Client(self, *self._traced(incoming, outgoing), self.share))
+        await self._serve_joined(self._client(incoming, outgoing, self.share))
 
     async def join_remote(self, incoming: Incoming, outgoing: Outgoing, login: Rights) -> None:
         """Do as `join` does for a client that has come from elsewhere, with its rights."""
-        await self._serve_joined(Client(self, *self._traced(incoming, outgoing), self.share, login))
+        await self._serve_joined(self._client(incoming, outgoing, self.share, login))
 
-    def _traced(self, incoming: Incoming, outgoing: Outgoing) -> Streams:
-        trace = self._context.command.trace
-        return trace.of_client(incoming, outgoing) if trace else (incoming, outgoing)
+    def _client(
+        self,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        share: SocketShare | None = None,
+        login: Rights | None = None,
+    ) -> Client:
+        ends = self._context.command.ends
+        if ends.trace:
+            incoming, outgoing = ends.trace.of_client(incoming, outgoing)
+        return Client(self, incoming, outgoing, share, login, ends)
 
     async def _serve_joined(self, client: Client) -> None:
         self._clients.append(client)

@@ -21,6 +21,7 @@ from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.clients.rights import Right, Rights, Role
 from acp_bridge.core.clients.socket_share import SocketShare
 from acp_bridge.core.clients.waiting_requests import WaitingRequests
+from acp_bridge.core.ends import Ends
 from acp_bridge.core.protocol import LOGIN, Json, own_meta
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
@@ -97,6 +98,7 @@ class ClientRequest:
 
 
 Work: TypeAlias = Callable[[ClientRequest, Json], Awaitable[Any]]
+_NO_ENDS: Final = Ends()
 
 
 class ClientHandler(Protocol):
@@ -128,13 +130,14 @@ class Client:
         outgoing: Outgoing,
         share: SocketShare | None = None,
         rights: Rights | None = None,
+        ends: Ends = _NO_ENDS,
     ) -> None:
         """Own both streams from now on; `end` closes them.
 
         `share`: None for the client on stdin, which has started the bridge; others have joined it
         on a socket. `rights`: those of a remote client, None for one of this machine.
         """
-        self._share = share
+        self._share, self._ends = share, ends
         self.on_socket = share is not None
         self.rights = rights
         #: within what its name tells who it is: the token of a remote client, None for all on the
@@ -370,12 +373,10 @@ class Client:
         if message.get("method") != protocol.INITIALIZE:
             return (message,)
         self.peer.translate = None
-        if not protocol.speaks_v2(message.get("params")):
+        if self._ends.client is None or not protocol.speaks_v2(message.get("params")):
             return (message,)
-        from acp_bridge.versions.second_version import TranslatedOutgoing
-
         self._held = Held(self.outgoing)  # it holds back what was translated
-        self._laned = self.outgoing = translated = TranslatedOutgoing(self._held)
+        self._laned = self.outgoing = translated = self._ends.client(self._held)
         self.peer.translate = translated.reader()
         return self.peer.translate(message)
 

@@ -151,7 +151,7 @@ def chunk_of(params: dict[str, Any] | None) -> tuple[Key, str]:
 
 def _piece(params: dict[str, Any], said: object) -> tuple[Key, str]:
     """Return what `chunk_of` does for an update of version 2, which is `said`."""
-    from acp_bridge.versions import pieces  # few sessions ever need it
+    from acp_bridge.core.journal import pieces  # few sessions ever need it
 
     found = pieces.text_of(said) if type(said) is dict else None
     if found is None:
@@ -177,7 +177,7 @@ def with_text(update: dict[str, Any], text: str) -> dict[str, Any]:
     """Return a chunk's update with `text` in the place of its own text."""
     if update["sessionUpdate"] != SAID_UPDATE:
         return {**update, "content": {**update["content"], "text": text}}
-    from acp_bridge.versions import pieces
+    from acp_bridge.core.journal import pieces
 
     return {**update, SAID: pieces.with_text(update[SAID], text)}
 

@@ -72,6 +72,9 @@ _V1_KINDS: Final = (
     *("read", "edit", "delete", "move", "search", "execute", "think", "fetch"),
     *("switch_mode", "other"),
 )
+#: the values that version 1 has for an entry of a plan.
+_PRIORITIES: Final = ("high", "medium", "low")
+_PLAN_STATUSES: Final = ("pending", "in_progress", "completed")
 #: members of a tool call that are there or not, and never null.
 _OPENING: Final = ("content", "kind", "locations", "status", "title")
 #: the only members of an empty chunk that says nothing.
@@ -258,14 +261,25 @@ def _place(place: Any) -> Any:
 
 def _entry(given: Any) -> Json | None:
     """Return an entry of a plan in version 1's form; None for what is none."""
-    from acp_bridge.versions.update_to_v1 import entry  # few sessions ever need it
-
     told = {"content": given} if isinstance(given, str) else as_object(given)
     if not isinstance(told.get("content"), str):
         return None
     status = told.get("status")
     meant = status if status == "cancelled" else one_of(status, _V1_STATUSES, _STATUSES)
-    return entry({**told, "status": meant} if meant else told)
+    return entry_of_v1({**told, "status": meant} if meant else told)
+
+
+def entry_of_v1(entry: Json) -> Json:
+    """Return an entry of a plan in version 1; a cancelled one becomes completed, and says so."""
+    told = dict(entry)
+    status, content = entry.get("status"), entry.get("content")
+    if status == "cancelled":
+        told["status"], told["content"] = "completed", f"{content} (cancelled)"
+    elif status not in _PLAN_STATUSES:
+        told["status"] = "pending"
+    if entry.get("priority") not in _PRIORITIES:
+        told["priority"] = "medium"
+    return told
 
 
 def _command(given: Any) -> Json | None:

@@ -11,10 +11,10 @@ from acp_bridge.core.protocol import (
     ENDED,
     SAID,
     SAID_UPDATE,
+    TERMINAL_UPDATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
     Json,
-    as_object,
     names_terminal,
     with_own_meta,
     without_terminals,
@@ -93,13 +93,12 @@ class Terminals:
         """Note the terminal that an update tells of, if it is of one."""
         if update.get("sessionUpdate") != SAID_UPDATE:
             return
-        from acp_bridge.versions.as_said import terminal_in  # few sessions ever need it
-
-        match terminal_in(as_object(update.get(SAID))):
-            case (terminal_id, True):
-                self.running.add(terminal_id)
-            case (terminal_id, False):
-                self.running.discard(terminal_id)
+        match update.get(SAID):
+            case {"sessionUpdate": kind, "terminalId": str(terminal_id), **more}:
+                if kind == TERMINAL_UPDATE and more.get("exitStatus") is None:
+                    self.running.add(terminal_id)
+                elif kind == TERMINAL_UPDATE:
+                    self.running.discard(terminal_id)
 
     def end(self) -> list[Json]:
         """Return the params that end the running terminals: their agent is gone. Forget them."""
@@ -109,9 +108,8 @@ class Terminals:
     @staticmethod
     def ended(terminal_id: str) -> Json:
         """Return the params of the update that ends a terminal."""
-        from acp_bridge.versions.as_said import ended_terminal
-
-        return {"update": {"sessionUpdate": SAID_UPDATE, SAID: ended_terminal(terminal_id)}}
+        end = {"sessionUpdate": TERMINAL_UPDATE, "terminalId": terminal_id, "exitStatus": {}}
+        return {"update": {"sessionUpdate": SAID_UPDATE, SAID: end}}
 
 
 class ReplayedCards:

@@ -18,12 +18,14 @@ from anyio.abc import TaskGroup
 from acp_bridge.core.agents.link import AgentCommand, Link, Owner
 from acp_bridge.core.agents.spoken_version import SpokenVersion
 from acp_bridge.core.clients.handshake import hello
+from acp_bridge.core.ends import Ends
 from acp_bridge.core.protocol import SESSION_CLOSE, SESSION_DELETE, SESSION_NEW, Json
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.session.opening import Opening, Workspace, in_time
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.versions.ends import agent_of_version_2
 
 #: how a session is ended: the ability that an agent needs for it, and the method.
 _ENDINGS: Final = (("close", SESSION_CLOSE), ("delete", SESSION_DELETE))
@@ -72,6 +74,7 @@ async def try_agent(settings: Settings) -> Trial:
         name=settings.agent_name,
         keys_in=settings.home,
         ours=settings.ours,
+        ends=Ends(agent=agent_of_version_2),
     )
     async with anyio.create_task_group() as tasks:
         pool = Pool(_Source(tasks, command), lambda: None, settings.start_timeout)

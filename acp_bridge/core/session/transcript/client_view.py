@@ -30,12 +30,12 @@ from acp_bridge.core.protocol import (
     AGENT_MESSAGE,
     AGENT_THOUGHT,
     COMMANDS_UPDATE,
+    OF_VERSION_1,
     PROMPT_ID,
     SESSION_UPDATE,
     STATE,
     Json,
     as_object,
-    is_aside,
     is_state,
     kind_of,
     own_meta,
@@ -63,8 +63,8 @@ def _is_plain_state(params: Json) -> bool:
     return _is_state(params) and not own_meta(params)
 
 
-def _is_aside(params: Json) -> bool:
-    return _is_state(params) or is_aside(params)
+def __is_aside(params: Json) -> bool:
+    return _is_state(params) or _is_aside(params)
 
 
 class Quiet(Enum):
@@ -285,7 +285,7 @@ class ClientView:
         if self._known(params) and (again or kind_of(params) == COMMANDS_UPDATE):
             return
         line, is_a_state = self._line(params, _mark(noted)), _is_state(params)
-        if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and _is_aside(params)):
+        if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and __is_aside(params)):
             state = kind_of(params) if is_a_state and not own_meta(params) else None
             self._keep(_Kept(state, line, recorded))
         else:
@@ -587,3 +587,9 @@ class ClientView:
         if agents and self.client.abilities.shows_said and update.get("messageId") is None:
             params = {**params, "update": {**update, "messageId": mark.message}}
         return with_cursor(params, mark.cursor)
+
+
+def _is_aside(params: Json) -> bool:
+    """Return True for an update that is the bridge's own, and not the agent's."""
+    own = own_meta(params)
+    return bool(own) and OF_VERSION_1 not in own

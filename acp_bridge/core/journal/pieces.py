@@ -5,8 +5,8 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 
+from acp_bridge.core import protocol
 from acp_bridge.core.protocol import Json, as_object
-from acp_bridge.versions import v2
 
 
 def text_of(said: Json) -> tuple[Json, str] | None:
@@ -15,13 +15,13 @@ def text_of(said: Json) -> tuple[Json, str] | None:
     A byte of a terminal's output becomes one character.
     """
     match said:
-        case {"sessionUpdate": v2.TERMINAL_OUTPUT_CHUNK, "data": str(data)}:
+        case {"sessionUpdate": protocol.TERMINAL_OUTPUT_CHUNK, "data": str(data)}:
             try:
                 return {**said, "data": None}, b64decode(data, validate=True).decode("latin-1")
             except (NotBase64, ValueError):
                 return None
         case {
-            "sessionUpdate": v2.TOOL_CALL_CONTENT_CHUNK,
+            "sessionUpdate": protocol.TOOL_CALL_CONTENT_CHUNK,
             "content": {"content": {"type": "text", "text": str(text)}},
         }:
             return _with(said, None), text
@@ -30,7 +30,7 @@ def text_of(said: Json) -> tuple[Json, str] | None:
 
 def with_text(said: Json, text: str) -> Json:
     """Return the piece `said` with another text; the inverse of `text_of`."""
-    if said["sessionUpdate"] == v2.TERMINAL_OUTPUT_CHUNK:
+    if said["sessionUpdate"] == protocol.TERMINAL_OUTPUT_CHUNK:
         return {**said, "data": b64encode(text.encode("latin-1")).decode()}
     return _with(said, text)
 
