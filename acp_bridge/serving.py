@@ -37,6 +37,8 @@ from acp_bridge.features.steering import steering
 from acp_bridge.features.titles import title
 from acp_bridge.features.usage_limits import hold
 from acp_bridge.features.watch import silence
+from acp_bridge.sharing.elsewhere.passages import Passages
+from acp_bridge.sharing.listening.listening import Listening
 from acp_bridge.versions.ends import agent_of_version_2, client_of_version_2
 
 if TYPE_CHECKING:
@@ -126,8 +128,8 @@ async def _bridge(
                 settings, journal, tasks, command, features=FEATURES, finds=FINDS
             )
             _notify(context)
-            bridge = Bridge(context, on_end, waiter)
-            bridge.listen()
+            bridge = Bridge(context, on_end, waiter, Passages)
+            _listen(bridge, context)
             yield bridge, tasks, received
             tasks.cancel_scope.cancel()
 
@@ -170,6 +172,14 @@ async def _journal(
     where = settings.journal, settings.home, settings.lease
     async with opened(*where, tasks, deadline.set, memories, address) as journal:
         yield journal
+
+
+def _listen(bridge: Bridge, context: SessionContext) -> None:
+    """Let more clients join over a socket, if that is wanted, from the first answer on."""
+    listening = Listening(context.settings, context.tasks)
+    context.socket = listening.path
+    context.tasks.start_soon(listening.run, bridge.introduced, bridge.join)
+    bridge.on_clients, bridge.on_last = listening.look_again, listening.stop
 
 
 def _notify(context: SessionContext) -> None:

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.core.bridge import bridge as served
+from acp_bridge import serving
 from acp_bridge.core.runtime import waits
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import all_gone, kill_marked, marked, start_piped
@@ -128,13 +129,13 @@ async def test_a_signal_at_any_moment_of_the_start_ends_the_bridge_well(
 async def test_a_signal_just_before_the_client_is_served_is_not_lost(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    listen = served.Bridge.listen
+    listen = serving._listen
 
-    def signalled(begun: served.Bridge) -> None:
-        listen(begun)
+    def signalled(*begun: Any) -> None:
+        listen(*begun)
         os.kill(os.getpid(), signal.Signals[name])
 
-    monkeypatch.setattr(served.Bridge, "listen", signalled)
+    monkeypatch.setattr(serving, "_listen", signalled)
     async with world.inside(initialized=False) as client:
         with anyio.fail_after(5):
             await client.closed.wait()

@@ -32,13 +32,13 @@ from acp_bridge.core.session.requests.options import VALUE_KEYS
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions import params as check
+from acp_bridge.core.sessions.elsewhere import Elsewhere, MakeElsewhere
 from acp_bridge.core.sessions.introduction import Introduction
 from acp_bridge.core.sessions.pool import Pool, WarmTimes
 from acp_bridge.core.sessions.registry import Sessions
 from acp_bridge.core.sessions.sessionless import Sessionless
 from acp_bridge.core.wire.jsonrpc import is_id, withdrawn
 from acp_bridge.core.wire.streams import Incoming, Outgoing
-from acp_bridge.sharing.listening.listening import Listening
 
 #: requests of the protocol that are carried out at once, beside the slow ones.
 _AT_ONCE: Final = frozenset(
@@ -64,11 +64,13 @@ class Bridge:
         context: SessionContext,
         on_end: Callable[[], None] | None = None,
         waiter: Waiter | None = None,
+        elsewhere: MakeElsewhere = Elsewhere,
     ) -> None:
         """`context.tasks` runs everything; nothing is started before `serve`.
 
         `on_end` is called when the end begins. `waiter` is the process that the client has
-        started, in a bridge that is kept when the client ends.
+        started, in a bridge that is kept when the client ends. `elsewhere` reaches the bridges
+        that hold other sessions.
         """
         self._waiter = waiter
         self._context = context
@@ -78,10 +80,12 @@ class Bridge:
         self._clients: list[Client] = []
         self.share = SocketShare()
         self._ended = anyio.Event()
-        self._listening = Listening(context.settings, context.tasks)
+        #: called when a client has come or gone, and when the bridge begins to end.
+        self.on_clients: Callable[[], None] = lambda: None
+        self.on_last: Callable[[], None] = lambda: None
         bounds = context.settings.start_timeout, context.settings.client_limit
         self._pool = Pool(context, self._host, *bounds)
-        self._sessions = Sessions(context, self._pool)
+        self._sessions = Sessions(context, self._pool, elsewhere)
         if context.settings.spare:
             self._keep_warm()
         self._sessionless = Sessionless(context, self._pool, self._sessions.agent_id)
@@ -171,10 +175,9 @@ class Bridge:
         await anyio.wait_readable(waiter)
         client.cut()
 
-    def listen(self) -> None:
-        """Let more clients join over a socket, if that is wanted, from the first answer on."""
-        self._context.socket = self._listening.path
-        self._tasks.start_soon(self._listening.run, self._introduction.made.wait, self.join)
+    async def introduced(self) -> None:
+        """Return when the first client has its answer to `initialize`."""
+        await self._introduction.made.wait()
 
     async def join(self, incoming: Incoming, outgoing: Outgoing) -> None:
         """Serve one more client on these streams until it is gone; nothing else ends with it.
@@ -201,7 +204,7 @@ class Bridge:
 
     async def _serve_joined(self, client: Client) -> None:
         self._clients.append(client)
-        self._listening.look_again()
+        self.on_clients()
         try:
             if not self._ended.is_set():
                 await client.serve(waits.GREETING)
@@ -216,7 +219,7 @@ class Bridge:
         self._take_out(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
-        self._listening.look_again()
+        self.on_clients()
         if note_work := self._context.note_work:
             note_work()
 
@@ -247,7 +250,7 @@ class Bridge:
     async def _end(self) -> None:
         if self._on_end:
             self._on_end()
-        self._listening.stop()
+        self.on_last()
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in list(self._clients):
@@ -286,7 +289,7 @@ class Bridge:
             return
         self._check(request, params)
         elsewhere = self._sessions.passages
-        if (elsewhere.held or elsewhere.continued) and elsewhere.take(request, params):
+        if elsewhere.in_use and elsewhere.take(request, params):
             return
         # what takes time; what is about one session; what is for the agent
         if slow := self._slow_for(request, params):
@@ -398,9 +401,7 @@ class Bridge:
             return
         elsewhere, session_id = self._sessions.passages, named.get("sessionId")
         above = self._session_above(client, session_id)
-        if (elsewhere.held or elsewhere.continued) and elsewhere.notify(
-            client, method, named, above or session_id
-        ):
+        if elsewhere.in_use and elsewhere.notify(client, method, named, above or session_id):
             return
         if above:
             if method == protocol.SESSION_CANCEL and (session := self._live(above)):

@@ -267,15 +267,21 @@ class Parts(Protocol):
     prompts: Prompts
     pauses: Pauses
     user_settings: UserSettings
-    #: what the agent said in `initialize` that it can do.
-    capabilities: object
-    #: the name under which the agent's sessions are kept.
-    agent_name: str
-    #: the agent takes words into a turn that runs.
-    steers: bool
     #: the deadline of the agent's guards; None: they have none.
     deadline: Deadline | None
     to_agent: ToAgent
+
+    @property
+    def capabilities(self) -> object:
+        """What the agent said in `initialize` that it can do."""
+
+    @property
+    def agent_name(self) -> str:
+        """The name under which the agent's sessions are kept."""
+
+    @property
+    def steers(self) -> bool:
+        """True if the agent takes words into a turn that runs."""
 
     def unread(self) -> bool:
         """Return True while the process is not read, because a client doesn't read."""

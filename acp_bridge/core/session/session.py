@@ -97,8 +97,7 @@ class Session:
         asking = Asking(journal.get(ASKING))
         self.updates = updates = Updates(*known, Children(journal.get), asking)
         self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
-        self.listing, self.steers = context.journal, context.steers
-        self.capabilities, self.agent_name = context.capabilities, context.identity.name
+        self.listing = context.journal
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)
         self.prompts = prompts = Prompts(journal, shown, core, self._touch)
@@ -268,6 +267,21 @@ class Session:
     def closed(self) -> anyio.Event:
         """Set when nothing of the session is left."""
         return self.core.closed
+
+    @property
+    def capabilities(self) -> object:
+        """What the agent said in `initialize` that it can do."""
+        return self._context.capabilities
+
+    @property
+    def agent_name(self) -> str:
+        """The name under which the agent's sessions are kept."""
+        return self._context.identity.name
+
+    @property
+    def steers(self) -> bool:
+        """True if the agent takes words into a turn that runs."""
+        return self._context.steers
 
     def unread(self) -> bool:
         """Return True while the process is not read, because a client doesn't read."""

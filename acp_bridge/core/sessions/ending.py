@@ -17,12 +17,12 @@ from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions import params
 from acp_bridge.core.sessions.attaching import Attaching
+from acp_bridge.core.sessions.elsewhere import Elsewhere
 from acp_bridge.core.sessions.listing import Listing
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.sessions.session_store import SessionStore
 from acp_bridge.core.updates import notices
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.sharing.elsewhere.passages import Passages, Reach
 
 
 class Deletion:
@@ -92,7 +92,7 @@ class Ending:
         live: dict[str, Session],
         busy: KeyedLocks,
         attaching: Attaching,
-        passages: Passages,
+        passages: Elsewhere,
         store: SessionStore,
         context: SessionContext,
         listing: Listing,
@@ -168,7 +168,7 @@ class Ending:
             if session := self._live.get(session_id):
                 await self.drop(session, request.client, said=notices.DELETED_BY_OTHER)
             agent_id = await self._store.agent_id(session_id)
-            reach = Reach(self._passages, request)
+            reach = self._passages.reach(request)
             await self._store.erase(session_id, known=True, reach=reach)
         if agent_id is None:
             return {}

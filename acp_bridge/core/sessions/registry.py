@@ -40,22 +40,20 @@ from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.session.transcript.client_view import ClientView
 from acp_bridge.core.sessions import params
 from acp_bridge.core.sessions.attaching import Attaching
+from acp_bridge.core.sessions.bounds import Bounds
+from acp_bridge.core.sessions.elsewhere import MakeElsewhere
 from acp_bridge.core.sessions.ending import Ending
 from acp_bridge.core.sessions.fork import Forks, may_be_forked_elsewhere
 from acp_bridge.core.sessions.listing import Listing
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.sessions.session_store import IMPORTING, SessionStore
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.sharing.bounds import Bounds
-from acp_bridge.sharing.elsewhere.kept_work import KeptWork
-from acp_bridge.sharing.elsewhere.live_elsewhere import live_elsewhere
-from acp_bridge.sharing.elsewhere.passages import Passages, Reach
 
 
 class Sessions:
     """Answers every request that is about sessions as a whole."""
 
-    def __init__(self, context: SessionContext, pool: Pool) -> None:
+    def __init__(self, context: SessionContext, pool: Pool, elsewhere: MakeElsewhere) -> None:
         """`pool` has the agent processes from which new and loaded sessions take theirs."""
         self.live: dict[str, Session] = {}
         self._context = context
@@ -68,9 +66,8 @@ class Sessions:
         #: locks by session id, so that the session's loads, forks, closes and deletes take turns.
         self._busy = KeyedLocks()
         self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
-        self.bounds = Bounds(context, self.live, lambda: self.passages.held)
-        self._kept_work = KeptWork(context, self.attaching)
-        self.passages = Passages(context, partial(self._load, replay=False))
+        self.bounds = Bounds(context, self.live, lambda: self.passages.sessions())
+        self.passages = elsewhere(context, self.attaching, partial(self._load, replay=False))
         of_live = self.live, self._busy, self.attaching, self.passages
         self.ending = Ending(*of_live, self._store, context, self._listing, pool)
 
@@ -114,7 +111,7 @@ class Sessions:
         request.answer(_opened(shown, session, request, link.agent_session_id))
         link.adopt(session.from_agent)
         self.bounds.tell_refused(session, request)
-        session.spawn(self._kept_work.tell, session, request.client)
+        session.spawn(self.passages.tell_kept_work, session, request.client)
         self._store.begin_sweep()
         return ANSWERED
 
@@ -188,7 +185,7 @@ class Sessions:
 
         It has the live sessions of other bridges too, since a remote client can't ask those.
         """
-        elsewhere = await live_elsewhere(self._context)
+        elsewhere = await self.passages.live()
         rows = self.attaching.listed()["sessions"]
         here = {row["sessionId"] for row in rows}
         rows += [row for row in elsewhere if row["sessionId"] not in here]
@@ -222,7 +219,7 @@ class Sessions:
                 shared = session is not None and session.audience.has_others(request.client)
                 if session is None:
                     with self.room():
-                        reach = Reach(self.passages, request)
+                        reach = self.passages.reach(request)
                         session = await self._store.open(session_id, workspace, reach)
                         if session is None:
                             try:
@@ -419,7 +416,7 @@ class Sessions:
         link = await self._pool.take()
         link.agent_session_id = session_id
         try:
-            reach = Reach(self.passages, request)
+            reach = self.passages.reach(request)
             session = await self._store.create(session_id, workspace, link, reach)
         except BaseException:
             with anyio.CancelScope(shield=True):

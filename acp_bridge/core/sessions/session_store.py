@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
@@ -38,6 +38,7 @@ from acp_bridge.core.runtime.threads import NoThread
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
+from acp_bridge.core.sessions.elsewhere import Reach
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.wire.jsonrpc import RpcError
 
@@ -50,15 +51,6 @@ def _advice() -> str:
         f"; `{OWN_COMMANDS.line('doctor')}` says what to do, and ACP_BRIDGE_HOME sets another"
         " folder for sessions"
     )
-
-
-class ReachPort(Protocol):
-    """Passes a request on to the bridge that holds its session (`passages.Reach`)."""
-
-    why: str | None
-
-    async def try_holder(self, lock_file: Path) -> None:
-        """Send the bridge that `lock_file` names the request; raise if it takes or refuses it."""
 
 
 class SessionStore:
@@ -87,7 +79,7 @@ class SessionStore:
         session_id: str,
         workspace: Workspace,
         link: Link,
-        reach: ReachPort | None = None,
+        reach: Reach | None = None,
         *,
         known: bool = False,
     ) -> Session:
@@ -140,7 +132,7 @@ class SessionStore:
         fill: Callable[[SessionJournal], Awaitable[None]] | None = None,
         *,
         prompted: bool,
-        reach: ReachPort | None = None,
+        reach: Reach | None = None,
         known: bool = False,
     ) -> tuple[Session, int]:
         context = self._context
@@ -178,7 +170,7 @@ class SessionStore:
             await self._context.journal.delete(session_id, known=False)
 
     async def open(
-        self, session_id: str, workspace: Workspace | None, reach: ReachPort | None = None
+        self, session_id: str, workspace: Workspace | None, reach: Reach | None = None
     ) -> Session | None:
         """Open a session of the journal; return None if the journal has none of this id.
 
@@ -301,7 +293,7 @@ class SessionStore:
         ours = self._context.identity.owns(known.agent, known.agent_info)
         return known.agent_session_id if ours else session_id
 
-    async def erase(self, session_id: str, *, known: bool, reach: ReachPort | None = None) -> None:
+    async def erase(self, session_id: str, *, known: bool, reach: Reach | None = None) -> None:
         """Delete a session that is not open here from the journal; raises RpcError, JournalError.
 
         `known`: its id at the agent is remembered as ours. `reach` as in `create`.
@@ -355,7 +347,7 @@ class SessionStore:
         return errors.internal(exc, f"the journal can't be written{advice}")
 
     async def _lock(
-        self, session_id: str, reach: ReachPort | None = None, advice: str = _advice()
+        self, session_id: str, reach: Reach | None = None, advice: str = _advice()
     ) -> int:
         """Lock a session, and write this bridge into its lock file; return the file's descriptor.
 

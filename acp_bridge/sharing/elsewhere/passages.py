@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import anyio
 
@@ -35,17 +36,22 @@ from acp_bridge.core.protocol import (
     prompt_key,
     resuming,
 )
+from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
+from acp_bridge.core.runtime.threads import NoThread, in_thread
+from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
+from acp_bridge.core.sessions.attaching import Attaching
+from acp_bridge.core.sessions.elsewhere import Elsewhere, Load
 from acp_bridge.core.updates import notices
 from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.core.wire.peer import Call
-from acp_bridge.sharing.bridge_client.by_socket import connect
+from acp_bridge.sharing.bridge_client.by_socket import connect, live_at
 from acp_bridge.sharing.elsewhere import passage_words
+from acp_bridge.sharing.elsewhere.kept_work import KeptWork
 from acp_bridge.sharing.elsewhere.passage import LEAVING, NotLive, Passage
+from acp_bridge.sharing.listening.run_files import live_bridges
 
-#: loads a session for a request with these parameters; returns or raises the request's answer.
-Load: TypeAlias = Callable[[ClientRequest, Json], Awaitable[object]]
 #: requests that are not passed on at once, whatever session they name: those that open or delete a
 #: session go through the registry, and this bridge answers those about no session or about all.
 _NOT_PASSED: Final = frozenset(
@@ -108,12 +114,13 @@ class Reach:
         event("holder.unreached", what=self.why)
 
 
-class Passages:
+class Passages(Elsewhere):
     """Holds the passages of all clients, each to the bridge that holds one of their sessions."""
 
-    def __init__(self, context: SessionContext, load: Load) -> None:
+    def __init__(self, context: SessionContext, attaching: Attaching, load: Load) -> None:
         """`load` opens a session again after the end of its holder, here or in another bridge."""
         self._context = context
+        self.kept_work = KeptWork(context, attaching)
         self._load = load
         #: the key of the hash that names the clients of this bridge to other bridges.
         self._secret = secrets.token_bytes(32)
@@ -121,6 +128,38 @@ class Passages:
         self.held: dict[tuple[Client, str], Passage] = {}
         #: by client and session id, the sessions that are opened again, as their holder has ended.
         self.continued: dict[tuple[Client, str], Continuation] = {}
+
+    @property
+    def in_use(self) -> bool:
+        """True while a client has a session from another bridge, or it is opened again."""
+        return bool(self.held or self.continued)
+
+    def sessions(self) -> Iterable[tuple[Client, str]]:
+        """Return (client, session id) for each session that a client has from another bridge."""
+        return self.held
+
+    def reach(self, request: ClientRequest) -> Reach:
+        """Return what passes the request on if its session is held by another bridge."""
+        return Reach(self, request)
+
+    async def live(self) -> list[Json]:
+        """Return a row for each session of this bridge's agent that another bridge has live.
+
+        All bridges are asked at once, in a bounded time; one that is silent is left out.
+        """
+        found: list[Json] = []
+        with anyio.move_on_after(waits.KEPT_WORK), suppress(NoThread):
+            home = self._context.settings.home
+            bridges = await in_thread(live_bridges, home, abandon_on_cancel=True)
+            sockets = {each.socket for each in bridges if each.protocol == SOCKET_PROTOCOL}
+            await live_at(sockets - {str(self._context.socket)}, found)
+        owns = self._context.identity.owns
+        ours = [row for row in found if owns(str(row.get("agent")), None)]
+        return [*{row["sessionId"]: row for row in ours}.values()]
+
+    async def tell_kept_work(self, session: Session, client: Client) -> None:
+        """Show a client that opened a session a notice of unattended work in its folder."""
+        await self.kept_work.tell(session, client)
 
     # --- to another bridge ---------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ import pytest
 
 from acp_bridge.core.clients import socket_share
 from acp_bridge.core.runtime import waits
+from acp_bridge.core.sessions import bounds
 from acp_bridge.core.updates.wording import code
-from acp_bridge.sharing import bounds
 from tests.core.bridge.remote import RemoteBench, remote_bench
 from tests.core.sessions.agent import Agent, Json, until
 

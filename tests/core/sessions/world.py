@@ -17,6 +17,7 @@ from acp_bridge.core.ends import Ends
 from acp_bridge.core.journal import Journal
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions import params as check
+from acp_bridge.core.sessions.elsewhere import Elsewhere
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.sessions.registry import Sessions
 from acp_bridge.core.settings import Settings
@@ -65,7 +66,7 @@ class World:
         self.agent, self.context, self.journal = context.agent, context, context.journal
         self.editor = Editor(self)
         self.pool = Pool(context, lambda: self.editor.client, 60)
-        self.sessions = Sessions(context, self.pool)
+        self.sessions = Sessions(context, self.pool, Elsewhere)
         #: changes how a request is answered: by default not at all.
         self.around: Callable[[Work], Work] = lambda work: work
 

@@ -11,11 +11,11 @@ from acp_bridge.remote.page import taps
 from acp_bridge.remote.page.taps import AllReceipts, Outcome, Receipts
 from acp_bridge.sharing.bridge_client.permission_options import selected
 from tests.core.bridge.remote import RemoteBench, remote_bench
-from tests.core.bridge.test_remote_passages import asks as ask_for
-from tests.core.bridge.test_remote_passages import at_work, far
 from tests.core.sessions.agent import Agent, Process, until
 from tests.remote.serve.page_bench import KnownLogins, Page, page
 from tests.remote.serve.test_page import PERMISSION
+from tests.sharing.elsewhere.test_remote_passages import asks as ask_for
+from tests.sharing.elsewhere.test_remote_passages import at_work, far
 
 NAME = "a-page-with-a-name-of-its-own"
 OTHER = "another-page-with-its-own-name"

@@ -63,8 +63,8 @@ def _is_plain_state(params: Json) -> bool:
     return _is_state(params) and not own_meta(params)
 
 
-def __is_aside(params: Json) -> bool:
-    return _is_state(params) or _is_aside(params)
+def _is_aside(params: Json) -> bool:
+    return _is_state(params) or _is_bridges_own(params)
 
 
 class Quiet(Enum):
@@ -285,7 +285,7 @@ class ClientView:
         if self._known(params) and (again or kind_of(params) == COMMANDS_UPDATE):
             return
         line, is_a_state = self._line(params, _mark(noted)), _is_state(params)
-        if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and __is_aside(params)):
+        if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and _is_aside(params)):
             state = kind_of(params) if is_a_state and not own_meta(params) else None
             self._keep(_Kept(state, line, recorded))
         else:
@@ -589,7 +589,7 @@ class ClientView:
         return with_cursor(params, mark.cursor)
 
 
-def _is_aside(params: Json) -> bool:
+def _is_bridges_own(params: Json) -> bool:
     """Return True for an update that is the bridge's own, and not the agent's."""
     own = own_meta(params)
     return bool(own) and OF_VERSION_1 not in own

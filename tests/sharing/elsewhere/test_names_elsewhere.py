@@ -9,11 +9,11 @@ import pytest
 
 from tests.core.bridge.test_names import ENDS, NAME, leaves, named, states
 from tests.core.bridge.test_names_and_questions import question
-from tests.core.bridge.test_passages import Two, answers, ask_permission, chosen, two
-from tests.core.bridge.test_passages import home as home
 from tests.core.sessions.agent import Gate, until
 from tests.core.sessions.bench import Served
 from tests.core.sessions.world import SETUP
+from tests.sharing.elsewhere.test_passages import Two, answers, ask_permission, chosen, two
+from tests.sharing.elsewhere.test_passages import home as home
 
 pytestmark = pytest.mark.hazard("N2", "V8")
 PERMISSION = "session/request_permission"

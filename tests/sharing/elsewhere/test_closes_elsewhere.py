@@ -7,10 +7,10 @@ import pytest
 
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.wire.jsonrpc import RpcError
-from tests.core.bridge.test_passages import home as home
-from tests.core.bridge.test_passages import two
 from tests.core.sessions.agent import Json, until
 from tests.core.sessions.world import SETUP
+from tests.sharing.elsewhere.test_passages import home as home
+from tests.sharing.elsewhere.test_passages import two
 
 pytestmark = pytest.mark.hazard("V8")
 
@@ -42,7 +42,7 @@ async def test_a_close_right_behind_the_load_that_finds_the_session_elsewhere_le
         close = editor.send("session/close", it.params)
         assert (await editor.result(load))["_meta"]["acp_bridge"]["attached"]["clients"] == 2
         assert await editor.result(close) == {}
-        await until(lambda: not it.other.bridge._sessions.passages.held)
+        await until(lambda: not it.other.passages.held)
         prompt = it.holder.editor.prompt(it.session_id, "goes on")
         assert await it.holder.editor.stop_reason(prompt) == "end_turn"
         assert "goes on" not in editor.texts(it.session_id)
@@ -59,7 +59,7 @@ async def test_a_load_right_behind_a_close_is_answered_once_and_leaves_the_sessi
         load = editor.send("session/load", {**SETUP, **it.params})
         assert await editor.result(close) == {}
         assert (await editor.result(load))["_meta"]["acp_bridge"]["attached"]["clients"] == 2
-        passages = it.other.bridge._sessions.passages
+        passages = it.other.passages
         await until(lambda: passages.held)
         (passage,) = passages.held.values()
         settings = it.other.context.settings
@@ -76,7 +76,7 @@ async def test_a_load_right_behind_a_close_that_is_refused_leaves_the_holder(hom
     async with two(home) as it:
         await it.load()
         editor = it.other.editor
-        passages = it.other.bridge._sessions.passages
+        passages = it.other.passages
         await until(lambda: passages.held)
         (passage,) = passages.held.values()
 

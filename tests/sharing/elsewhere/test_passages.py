@@ -429,11 +429,11 @@ async def test_one_that_had_pressed_stop_when_a_session_was_closed_there_does_no
             turn.open()
             assert await other.editor.stop_reason(prompt) == "cancelled"
             quiet = len(other.editor.messages)
-            (passage,) = other.bridge._sessions.passages.held.values()
+            (passage,) = other.passages.held.values()
             await holder.editor.ask(how, it.params)
             await until(lambda: passage.leaving)
-        await until(lambda: not other.bridge._sessions.passages.held)
-        await until(lambda: not other.bridge._sessions.passages.continued)
+        await until(lambda: not other.passages.held)
+        await until(lambda: not other.passages.continued)
         assert other.bridge._sessions.live == {}
         (said,) = other.editor.messages[quiet:]
         assert "by another client" in said["params"]["update"]["content"]["text"]
@@ -466,8 +466,8 @@ async def test_a_session_that_was_closed_there_is_not_opened_here_when_the_holde
             await until(lambda: any("closed" in text for text in other.editor.texts(it.session_id)))
             block = {**it.params, "prompt": [{"type": "text", "text": "gone"}]}
             assert (await other.editor.refused("session/prompt", block)).code == -32002
-        await until(lambda: not other.bridge._sessions.passages.held)
-        await until(lambda: not other.bridge._sessions.passages.continued)
+        await until(lambda: not other.passages.held)
+        await until(lambda: not other.passages.continued)
         assert other.bridge._sessions.live == {}
         await it.load()
 

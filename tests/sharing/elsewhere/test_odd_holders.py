@@ -255,7 +255,7 @@ async def test_a_holder_that_dies_while_the_client_closes_leaves_nothing_open_he
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
         error = await it.editor.refused("session/close", {"sessionId": session_id})
         assert "has ended" in error.message
-        await until(lambda: not it.bridge._sessions.passages.continued)
+        await until(lambda: not it.passages.continued)
         assert it.bridge._sessions.live == {}
         await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
 
@@ -331,7 +331,7 @@ async def test_only_a_prompt_that_a_silent_holder_may_not_have_read_is_taken_bac
         asked = len(got(odd, LIVE))
         it.editor.prompt(session_id, "read")
         await until(lambda: len(got(odd, LIVE)) > asked)
-        (passage,) = it.bridge._sessions.passages.held.values()
+        (passage,) = it.passages.held.values()
         await until(lambda: got(odd, "session/prompt"))  # a question may have come before it
         await until(lambda: passage._life.has_read > got(odd, "session/prompt")[0]["id"])
         del odd.says[LIVE]

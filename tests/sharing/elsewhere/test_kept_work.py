@@ -16,10 +16,10 @@ from acp_bridge.core.bridge import attendance
 from acp_bridge.sharing.elsewhere.kept_work import KeptWork
 from acp_bridge.sharing.listening.listener import BoundSocket
 from acp_bridge.sharing.listening.places import new_socket_path
-from tests.core.bridge.test_passages import PERMISSION, listening
 from tests.core.sessions.agent import Gate, until
 from tests.core.sessions.bench import Bench, Served, bench
 from tests.core.sessions.world import SETUP
+from tests.sharing.elsewhere.test_passages import PERMISSION, listening
 
 pytestmark = pytest.mark.hazard("V8")
 
@@ -56,9 +56,7 @@ async def told(it: Bench) -> str:
 
 async def looked(it: Bench, session_id: str, client: Served) -> list[str]:
     """Return what is said in a session after one more look, which has ended."""
-    await it.bridge._sessions._kept_work.tell(
-        it.bridge._sessions.live[session_id], it.bridge._clients[0]
-    )
+    await it.passages.kept_work.tell(it.bridge._sessions.live[session_id], it.bridge._clients[0])
     return client.texts(session_id)
 
 
@@ -152,7 +150,7 @@ async def test_a_bridge_that_is_silent_costs_neither_the_session_nor_what_the_ot
     ):
         _, gate = await left(other)
         sessions = it.bridge._sessions
-        sessions._kept_work = KeptWork(it.context, sessions.attaching, patience=0.2)
+        it.passages.kept_work = KeptWork(it.context, sessions.attaching, patience=0.2)
         assert HERE in await told(it)
         gate.open()
 
@@ -182,7 +180,7 @@ async def test_the_answer_does_not_wait_for_it_and_a_session_that_is_gone_is_tol
 ) -> None:
     async with bench(home) as it, silent_holder(home, it):
         sessions = it.bridge._sessions
-        sessions._kept_work = KeptWork(it.context, sessions.attaching, patience=3600)
+        it.passages.kept_work = KeptWork(it.context, sessions.attaching, patience=3600)
         session_id = await it.new()
         assert await it.editor.ask("session/close", {"sessionId": session_id}) == {}
         assert it.editor.texts(session_id) == []

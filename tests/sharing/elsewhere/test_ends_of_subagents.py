@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from acp_bridge.core.clients.abilities import ClientAbilities
-from tests.core.bridge.test_passages import home as home
-from tests.core.bridge.test_passages import two
 from tests.core.bridge.test_subagents import (
     DONE,
     RUNS,
@@ -23,6 +21,8 @@ from tests.core.bridge.test_subagents import (
 from tests.core.sessions.agent import Json, Process, until
 from tests.core.sessions.bench import bench
 from tests.core.sessions.world import SETUP
+from tests.sharing.elsewhere.test_passages import home as home
+from tests.sharing.elsewhere.test_passages import two
 
 STOPPED: Json = {"state": "idle", "stopReason": "cancelled"}
 CANCEL: Json = {"cancel": {}}

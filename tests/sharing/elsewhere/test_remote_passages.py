@@ -10,10 +10,10 @@ import pytest
 
 from acp_bridge.core.runtime import waits
 from tests.core.bridge.remote import RemoteBench, remote_bench
-from tests.core.bridge.test_passages import listening
 from tests.core.bridge.test_rights import PERMISSION, REFUSED, chosen
 from tests.core.sessions.agent import Gate, Json, Process, until
 from tests.core.sessions.bench import Bench, Served
+from tests.sharing.elsewhere.test_passages import listening
 
 pytestmark = pytest.mark.hazard("V8", "N6")
 
@@ -193,7 +193,7 @@ async def test_a_session_outside_is_not_reached_through_another_bridge(home: Pat
         for method in ("session/load", "session/resume", "session/delete"):
             error = await client.refused(method, {**it.serve.setup(), **it.about})
             assert (error.code, error.message.partition(":")[0]) == (-32602, "sessionId")
-        assert it.serve.bridge._sessions.passages.held == {}
+        assert it.serve.passages.held == {}
 
 
 async def test_what_another_bridge_has_outside_is_not_told_to_who_names_a_session_of_it(
@@ -225,7 +225,7 @@ async def test_a_bridge_that_is_silent_and_one_of_another_agent_are_left_out(
         async def silent(sockets: object, found: object) -> None:
             await anyio.sleep_forever()
 
-        monkeypatch.setattr("acp_bridge.sharing.elsewhere.live_elsewhere.live_at", silent)
+        monkeypatch.setattr("acp_bridge.sharing.elsewhere.passages.live_at", silent)
         monkeypatch.setattr(waits, "KEPT_WORK", 0)
         live = await client.ask("_acp_bridge/live", {})
         assert [row["sessionId"] for row in live["sessions"]] == [inside]
@@ -241,7 +241,7 @@ async def test_a_session_is_not_moved_outside_by_a_load_when_its_bridge_ends(
         client.send("session/load", {**it.serve.setup(), **it.about, where: outside})
         await client.ask("_acp_bridge/queue/list", it.about)
         await it.editor_ends()
-        await until(lambda: not it.serve.bridge._sessions.passages.continued)
+        await until(lambda: not it.serve.passages.continued)
         await it.serve.remote("all")
         assert it.session_id not in it.serve.bridge._sessions.live
         assert any("could not be opened here" in each for each in client.texts(it.session_id))

@@ -6,13 +6,13 @@ import pytest
 
 from tests.core.bridge.resuming import cursor_in, flat, loaded, recorded, updates
 from tests.core.bridge.test_cursors import playing, said
-from tests.core.bridge.test_passages import home as home
-from tests.core.bridge.test_passages import listening
 from tests.core.bridge.test_subagents import at_work
 from tests.core.bridge.test_words_that_join import running, words
 from tests.core.sessions.agent import Json, until
 from tests.core.sessions.bench import Served
 from tests.core.sessions.world import SETUP
+from tests.sharing.elsewhere.test_passages import home as home
+from tests.sharing.elsewhere.test_passages import listening
 
 CURSORS: Json = {"_meta": {"acp_bridge": {"cursors": True}}}
 
@@ -49,8 +49,8 @@ async def test_a_bridge_that_knows_no_cursors_is_asked_for_none(home: Path) -> N
         client = await other.joined(cursors=True)
         await client.ask("session/load", {**SETUP, "sessionId": session_id})
         cursor = cursor_in(updates(client)[0])
-        await until(lambda: other.bridge._sessions.passages.held)
-        (passage,) = other.bridge._sessions.passages.held.values()
+        await until(lambda: other.passages.held)
+        (passage,) = other.passages.held.values()
         del passage._holder["cursors"]
         error = await client.refused("session/resume", after(session_id, cursor))
         assert error.code == -32602
@@ -91,8 +91,8 @@ async def test_what_a_bridge_has_recorded_and_not_passed_on_any_more_is_shown_af
             session_id = await holder.new()
             await holder.editor.result(holder.editor.prompt(session_id, "before"))
             await client.ask("session/load", {**SETUP, "sessionId": session_id})
-            await until(lambda: other.bridge._sessions.passages.held)
-            (passage,) = other.bridge._sessions.passages.held.values()
+            await until(lambda: other.passages.held)
+            (passage,) = other.passages.held.values()
             passage.cursor = "x" * 32 if refused else cursor_in(updates(client)[0])
             holder.editor.leaves()
             await holder.ended.wait()
