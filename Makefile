@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format bench crash fuzz fuzz-rules mutants hazards states hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test test-core test-slow check format bench crash fuzz fuzz-rules mutants hazards states hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -24,6 +24,9 @@ demo: $(VENV)/.ready ## the main job, offline, in under 20 s
 # The files keep the order that tests/conftest.py gives them: those that start processes come first.
 test: $(VENV)/.ready ## the tests but for the slow ones (ARGS="-k cancel" for some of them)
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
+
+test-core: $(VENV)/.ready ## the tests of core alone, without features, in a minute
+	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/core $(ARGS)
 
 test-slow: $(VENV)/.ready ## the slow ones: attacks, kills, operations at random, processes of the built-in agent
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m slow $(ARGS)

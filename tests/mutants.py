@@ -66,7 +66,7 @@ TARGETS: dict[str, Tests] = {
         "tests/core/bridge/test_cards.py",
         "tests/core/bridge/test_ends_of_subagents.py",
         "tests/core/bridge/test_questions.py",
-        "tests/core/bridge/test_shown_questions.py",
+        "tests/terminal/shared/test_shown_questions.py",
         "tests/core/bridge/test_subagents.py",
         "tests/core/bridge/test_words_that_join.py",
         "tests/core/bridge/test_work_outside_a_prompt.py",

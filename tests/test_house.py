@@ -350,6 +350,19 @@ def test_core_imports_nothing_outside_of_core() -> None:
     assert outside == set()
 
 
+def test_the_tests_of_core_run_on_core_alone() -> None:
+    outside = set[tuple[str, str]]()
+    for path in (ROOT / "tests" / "core").rglob("*.py"):
+        for name in imports(tree(path), lazy=True, types=True):
+            top, _, rest = name.partition(".")
+            room = rest.partition(".")[0]
+            if (top == "acp_bridge" and room not in ("core", "", "__version__")) or (
+                top == "tests" and room not in ("core", "support", "")
+            ):
+                outside.add((str(path.relative_to(ROOT)), name))
+    assert outside == set()
+
+
 def test_the_rows_of_the_architecture_stand_in_the_order_of_the_floors() -> None:
     text = (ROOT / "docs/architecture.md").read_text("utf-8")
     table = text.partition("## Rooms\n")[2].partition("\n### ")[0]

@@ -12,7 +12,7 @@ import pytest
 from acp_bridge.features.hooks import trust
 from acp_bridge.features.hooks.config import parse
 from acp_bridge.features.hooks.places import PROJECT_FILE, RECORDS
-from tests.core.session.hooked import alive
+from tests.features.hooks.hooked import alive
 from tests.support.processes import all_gone, gone
 from tests.support.waiting import until
 from tests.whole.bridge_support import TELL_ACCEPTED, World, accepted, kill_agent, shown, stopped

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from anyio import fail_after, run_process
 
-from tests.core.session.hooked import alive
+from tests.features.hooks.hooked import alive
 from tests.support.client import RecordingClient
 from tests.support.postgres import Cluster
 from tests.support.processes import all_gone

@@ -115,8 +115,12 @@ class Feature:
         """Carry out words of `/queue`. Return False if they are not this feature's."""
         return False
 
-    def note_prompt(self, params: Json) -> None:
-        """Act after the session took a prompt. It may have been refused by the machine."""
+    def note_prompt(self, params: Json) -> bool:
+        """Act after the session took a prompt. It may have been refused by the machine.
+
+        Return True if the feature has put the session into the listing by that.
+        """
+        return False
 
     def note_stop(self, client: Client) -> None:
         """Act on the Stop of a client's user, before it reaches any turn."""
@@ -392,9 +396,10 @@ class Features:
         """Let a feature carry out words of `/queue`. Returns False if they are nobody's."""
         return any(take(command) for take in self._take_command)
 
-    def note_prompt(self, params: Json) -> None:
-        """Announce that the session took a prompt."""
-        _call(self._note_prompt, params)
+    def note_prompt(self, params: Json) -> bool:
+        """Announce that the session took a prompt. Return True if a feature has listed it."""
+        listed = [_said(False, note, params) for note in self._note_prompt]
+        return any(listed)
 
     def note_stop(self, client: Client) -> None:
         """Announce the Stop of a client's user."""

@@ -31,6 +31,7 @@ from acp_bridge.core.protocol import (
     queue_words,
     without_key,
 )
+from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.clients.audience import Audience
 from acp_bridge.core.session.clients.permissions import Permissions
 from acp_bridge.core.session.clients.questions import Questions
@@ -98,6 +99,8 @@ class Session:
         self.updates = updates = Updates(*known, Children(journal.get), asking)
         self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
         self.listing = context.journal
+        #: the session is listed: the journal has taken a prompt.
+        self._listed = journal.info.prompted
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)
         self.prompts = prompts = Prompts(journal, shown, core, self._touch)
@@ -380,7 +383,9 @@ class Session:
         self.feed(ev.PromptReceived(key, interrupts, steers))
         if self.now.standstill is not Standstill.OPEN:
             self.pauses.note_prompt(request.client, interrupts=interrupts)
-        self.features.note_prompt(params)
+        if not (self.features.note_prompt(params) or self._listed or self.closing):
+            self.spawn(self._list)
+        self._listed = self.journal.info.prompted
 
     def on_steering(self, request: ClientRequest, params: Json) -> None:
         """Take a `_session/steering`, words for the running turn; `params` has been checked.
@@ -443,6 +448,13 @@ class Session:
         ours = self._context.identity
         await self._context.journal.note_agent(self.id, link.agent_session_id, ours)
         link.adopt(self.from_agent)
+
+    async def _list(self) -> None:
+        """List the session, which has its first prompt."""
+        try:
+            await self._context.journal.touch(self.id)
+        except JournalError as exc:
+            event("journal.failed", session=self.id, what=exc)
 
     async def _touch(self) -> None:
         """Note in the listing that the session was used now, and tell the features.

@@ -64,6 +64,10 @@ class Elsewhere:
         """Pass a request on; False if the client does not have its session from elsewhere."""
         return False
 
+    def of(self, client: Client) -> list[str]:
+        """Return the ids of the sessions that a client has from other bridges."""
+        return []
+
     def has(self, client: Client, session_id: str) -> bool:
         """Return True if the client has the session from another bridge."""
         return False

@@ -49,24 +49,18 @@ class Title(Feature):
         self._wanted: str | Unset | None = UNSET
         self._due = self._keeping = False
         self._known = journal.info.title is not None
-        self._listed = journal.info.prompted
-        #: no prompt changes the title or the listing any more.
-        self._settled = self._known and self._listed
 
-    def note_prompt(self, params: Json) -> None:
+    def note_prompt(self, params: Json) -> bool:
         """Title the session by the first prompt with words, if it has no title.
 
-        With the first prompt that the journal took a session is listed, title or none. A prompt
-        that was refused, since the session is closed, lists nothing.
+        Return True if it was titled, which lists it. A prompt that was refused, since the session
+        is closed, titles nothing.
         """
-        if self._settled or self._core.closing:
-            return
-        if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
+        if self._known or self._core.closing:
+            return False
+        if title := notices.summary(params["prompt"], _LENGTH):
             self._set(_sound(title))
-        elif not self._listed:
-            self._keep_soon()
-        self._listed = self._journal.info.prompted
-        self._settled = self._known and self._listed
+        return bool(title)
 
     def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
         """Note a title that the agent gives or takes away. Return the update with the user's."""

@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from tests.core.bridge.keyed import session
-from tests.core.sessions.agent import Agent, until
-from tests.versions.test_v2_sent_again import ran, send
-from tests.versions.v2_editor import v2_bench
+from tests.core.sessions.agent import until
 
 pytestmark = pytest.mark.hazard("N2")
 
@@ -54,22 +52,3 @@ async def test_a_stop_right_behind_a_prompt_that_is_sent_again_ends_that_alone(
         here.gate.open()
         assert await here.editor.stop_reason(again) == "cancelled"
         assert await here.editor.stop_reason(follows) == "end_turn"
-
-
-async def test_a_stop_of_version_2_for_a_prompt_that_is_not_known_withdraws_no_other(
-    tmp_path: Path,
-) -> None:
-    gate = (agent := Agent()).stops_at("session/prompt")
-    async with v2_bench(tmp_path, agent, drain_timeout=60) as it:
-        name = await it.new()
-        await it.editor.result(send(it.editor, name, "runs", "k1"))
-        waits = send(it.editor, name, "waits", "k2")
-        await it.editor.handled()
-        it.editor.notify("session/cancel", bound(name, "of an earlier turn"))
-        await it.editor.handled()
-        assert agent.params("session/cancel") == []
-        gate.open()
-        assert (await it.editor.result(waits))["messageId"]
-        await it.editor.idle(name, 2)
-        assert ran(it) == ["runs", "waits"]
-        assert it.editor.states(name) == ["running", "idle/end_turn"] * 2

@@ -297,32 +297,6 @@ async def test_a_state_that_changes_during_a_replay_does_not_go_back(tmp_path: P
 # --- what one does, and the others are shown --------------------------------------------------
 
 
-@pytest.mark.hazard("V2")
-async def test_commands_settings_and_words_of_one_are_shown_to_the_others_and_not_repeated(
-    tmp_path: Path,
-) -> None:
-    agent = Agent()
-    modes = {"currentModeId": "a", "availableModes": [{"id": "a"}, {"id": "b"}]}
-    agent.script["session/new"] = {"sessionId": "agent-1", "modes": modes}
-    agent.script["session/set_mode"] = {}
-    async with bench(tmp_path, agent) as it:
-        session_id = await it.new()
-        other = await it.attached(session_id)
-        await other.stop_reason(other.prompt(session_id, "/queue title Mine"))
-        await other.ask("session/set_mode", {"sessionId": session_id, "modeId": "b"})
-        await other.stop_reason(other.prompt(session_id, "said"))
-        await it.editor.ask("session/set_mode", {"sessionId": session_id, "modeId": "a"})
-        told = [m["params"]["update"] for m in it.editor.asked("session/update")]
-        assert [each["currentModeId"] for each in told if "currentModeId" in each] == ["b"]
-        assert [each["title"] for each in told if "title" in each] == ["Mine"]
-        texts = it.editor.texts(session_id)
-        assert (texts[0], texts[-2:]) == ("/queue title Mine", ["said", "echo said"])
-        assert "said" not in other.texts(session_id)
-        third = await it.attached(session_id)
-        states = [m["params"]["update"] for m in third.asked("session/update")]
-        assert [each["currentModeId"] for each in states if "currentModeId" in each] == ["a"]
-
-
 @pytest.mark.hazard("Q9", "V5")
 async def test_what_a_client_that_left_has_prompted_runs_and_is_answered_to_nobody(
     tmp_path: Path,

@@ -10,11 +10,13 @@ import pytest
 
 from acp_bridge.core.agents.requests import MOST_OPEN
 from tests.core.bridge.test_questions import OPTIONS, PERMISSION, Turn, chosen, turn
-from tests.core.bridge.test_shown_questions import WHOLE
 from tests.core.sessions.agent import Json, until
 
 Trace: TypeAlias = Callable[[FrameType, str, object], "Trace"]
 #: the client on stdin reads files for the agent.
+#: a client that is shown whole calls.
+WHOLE = {"wholeCalls": True}
+
 READS: Json = {"fs": {"readTextFile": True}}
 
 #: the requests that are open when the cost is taken. It may differ by what a collector or a timer

@@ -20,8 +20,6 @@ from tests.core.sessions.agent import Json, until
 from tests.core.sessions.bench import Served
 from tests.core.sessions.conftest import MEMORY
 from tests.core.sessions.world import SETUP
-from tests.versions.test_v2_cursors import CURSORS, messages, shown
-from tests.versions.v2_editor import HELLO, V2Editor
 
 #: bytes that make a client fall behind, and so many times that for one that is let go.
 LIMIT, FLOOD = 1000, 32
@@ -374,25 +372,6 @@ async def test_what_subagents_do_comes_in_its_order(tmp_path: Path, can: Json) -
         await until(lambda: len(updates(two)) >= len(updates(one)))
         live, later = (list(filter(recorded, updates(client))) for client in (one, two))
         assert [each["update"] for each in later] == [each["update"] for each in live]
-
-
-@pytest.mark.hazard("X3")
-async def test_one_of_version_2_is_told_each_turn_and_its_end(tmp_path: Path) -> None:
-    async with slow(tmp_path) as here:
-        client = V2Editor()
-        here.it.context.tasks.start_soon(here.it.bridge.join, client.read, client.way)
-        await client.ask("initialize", {**HELLO, "capabilities": CURSORS})
-        await client.resumed(here.id)
-        await here.prompt("one")
-        await here.stops(client)
-        await here.speaks("a")
-        await here.end()
-        await here.prompt("two")
-        await here.speaks("b")
-        await here.end()
-        await here.reads(client)
-        await until(lambda: client.states(here.id).count("idle/end_turn") == 2)
-        assert [text for _, text in messages(shown(client))] == ["one", "a", "two", "b"]
 
 
 EVENTS = ("says", "says", "says", "card", "mode", "turn", "comes", "cut", "stops", "reads")

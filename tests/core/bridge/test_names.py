@@ -9,8 +9,6 @@ from acp_bridge.core.clients.rights import May, Rights
 from tests.core.bridge.keyed import session
 from tests.core.sessions.agent import Agent, Json, until
 from tests.core.sessions.bench import HELLO, Bench, Served, bench
-from tests.versions.v2_editor import HELLO as V2_HELLO
-from tests.versions.v2_editor import V2Editor
 
 NAME = "a-client_0123456789"
 CAME_BACK = "the client has come back on another connection"
@@ -41,22 +39,6 @@ async def states(client: Served) -> Json:
 
 
 # --- the name ------------------------------------------------------------------------------------
-
-
-@pytest.mark.hazard("N2")
-@pytest.mark.parametrize("odd", ["short-name-0123", "x" * 129, "a name of words.", NAME + "\n", 1])
-@pytest.mark.parametrize("version", [1, 2])
-async def test_a_name_that_could_be_guessed_or_is_odd_is_an_error(
-    tmp_path: Path, odd: object, version: int
-) -> None:
-    async with bench(tmp_path, initialized=False) as it:
-        own = {"_meta": {"acp_bridge": {"client": odd}}}
-        given = {**HELLO, "clientCapabilities": own}
-        if version == 2:
-            given = {**V2_HELLO, "capabilities": own}
-        error = await it.editor.refused("initialize", given)
-        assert (error.code, "16 to 128" in error.message) == (-32602, True)
-        await it.editor.ask("initialize", HELLO)
 
 
 @pytest.mark.hazard("N2")
@@ -260,28 +242,6 @@ async def test_a_name_under_another_login_is_a_strangers(tmp_path: Path) -> None
         assert stranger.asked("_acp_bridge/let_go") == []
         assert first.asked("_acp_bridge/let_go")
         here.gate.open()
-
-
-@pytest.mark.hazard("N2", "X3")
-async def test_a_client_of_version_2_comes_back_the_same_way(tmp_path: Path) -> None:
-    async with session(tmp_path, drain_timeout=60) as here:
-        clients = []
-        for _ in range(2):
-            client = V2Editor()
-            here.it.context.tasks.start_soon(here.it._join, client)
-            able = {"_meta": {"acp_bridge": {"client": NAME}}}
-            await client.ask("initialize", {**V2_HELLO, "capabilities": able})
-            params = {"sessionId": here.id, "cwd": str(tmp_path)}
-            await client.ask("session/resume", params)
-            clients.append(client)
-            if len(clients) == 1:
-                await here.runs("work", "k", client)
-        _, back = clients
-        back.notify("session/cancel", {"sessionId": here.id})
-        await back.handled()
-        here.gate.open()
-        await back.idle(here.id)
-        assert back.states(here.id)[-1] == "idle/cancelled"
 
 
 # --- sessions of one that is away ----------------------------------------------------------------

@@ -9,8 +9,6 @@ from tests.core.bridge.test_names import ENDS, attached, leaves, named
 from tests.core.bridge.test_questions import CANCELLED, FORMS, PERMISSION, TOOL, Turn, chosen, turn
 from tests.core.sessions.agent import Gate, Json, until
 from tests.core.sessions.world import SETUP
-from tests.versions.v2_editor import HELLO as V2_HELLO
-from tests.versions.v2_editor import V2Editor
 
 
 def question(asked: Json) -> Any:
@@ -204,24 +202,6 @@ async def test_clients_with_names_are_told_one_id_of_each_question_and_others_no
         third = await attached(here.it, here.id, client="c" * 16)
         (asked,) = await third.got(PERMISSION)
         assert question(asked) == question(anew)
-        here.gate.open()
-
-
-@pytest.mark.hazard("N2", "X1")
-async def test_a_client_of_version_2_with_a_name_is_told_the_id_too(tmp_path: Path) -> None:
-    async with turn(tmp_path) as here:
-        known = await attached(here.it, here.id)
-        client = V2Editor()
-        here.it.context.tasks.start_soon(here.it._join, client)
-        able = {"_meta": {"acp_bridge": {"client": "b" * 16}}}
-        await client.ask("initialize", {**V2_HELLO, "capabilities": able})
-        await client.ask("session/resume", {"sessionId": here.id, "cwd": "/w"})
-        here.asks()
-        (one,), (two,) = await known.got(PERMISSION), await client.got(PERMISSION)
-        assert question(one) == question(two)
-        client.judge()
-        here.it.editor.answers_with((await here.it.editor.got(PERMISSION))[0], chosen("yes"))
-        assert await here.answered() == chosen("yes")
         here.gate.open()
 
 

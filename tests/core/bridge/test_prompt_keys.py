@@ -286,28 +286,6 @@ async def test_other_words_under_the_same_key_are_refused_and_not_taken(
         assert here.rows == rows
 
 
-@pytest.mark.hazard("X2", "Q16")
-@pytest.mark.parametrize("held", [False, True])
-async def test_words_are_compared_with_those_that_were_sent_first_also_when_edited(
-    tmp_path: Path, *, held: bool
-) -> None:
-    async with left_over(tmp_path, "work") if held else session(tmp_path) as here:
-        if not held:
-            await here.runs("runs", "runs")
-            here.send("work", "work")
-            await here.it.settled()
-        await here.says("/queue edit 2 better")
-        assert (await here.editor.refusal(here.send("better", "work"))).code == -32602
-        again = here.send("work", "work")
-        await here.it.settled()
-        here.gate.open()
-        if held:
-            await here.says("/queue run")
-        assert await here.editor.stop_reason(again) == "end_turn"
-        assert here.prompted[-1] == "better"
-        assert await here.shown_by(here.editor, "better") == 1
-
-
 @pytest.mark.hazard("X2")
 @pytest.mark.parametrize("key", ["", "k" * 256, 7, None, ["k"]])
 async def test_a_bad_key_is_refused_and_nothing_is_taken(tmp_path: Path, key: Any) -> None:

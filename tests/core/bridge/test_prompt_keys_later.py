@@ -67,30 +67,6 @@ async def test_what_was_cancelled_is_answered_as_it_was_then(tmp_path: Path) -> 
         assert here.prompted == ["runs"]
 
 
-@pytest.mark.hazard("X2", "Q11")
-@pytest.mark.parametrize("restart", [False, True])
-async def test_the_answer_of_then_is_the_one_that_followed_what_hooks_had_to_say(
-    tmp_path: Path, *, restart: bool
-) -> None:
-    (tmp_path / "hooks.toml").write_text("[[Stop]]\ncommand = 'echo more >&2; exit 2'\n")
-    agent, ends = Agent(), ["end_turn", "max_tokens"]
-
-    async def answer(process: Any, params: Any) -> Any:
-        return {"stopReason": ends.pop(0)} if len(ends) > 1 else RpcError(-32603, "away")
-
-    agent.script["session/prompt"] = answer
-    async with session(tmp_path, agent) as here:
-        here.gate.open()
-        told = await _answer(here, here.send("work", "a"))
-        assert told["code"] == -32603
-        if not restart:
-            assert await _answer(here, here.send("work", "a")) == told
-    if restart:
-        async with session(tmp_path, load=here.id) as here:
-            assert await _answer(here, here.send("work", "a")) == told
-            assert here.prompted == []
-
-
 @pytest.mark.hazard("X2", "Q6")
 async def test_what_the_bridges_end_interrupted_is_an_error_that_says_so(tmp_path: Path) -> None:
     async with left_over(tmp_path, "waits") as here:
@@ -99,21 +75,6 @@ async def test_what_the_bridges_end_interrupted_is_an_error_that_says_so(tmp_pat
         assert "interrupted" in refused.message
         assert "not sent again" in refused.message
         assert here.prompted == []
-
-
-@pytest.mark.hazard("X2", "R12")
-@pytest.mark.parametrize("held", [False, True])
-async def test_what_was_dropped_is_answered_cancelled(tmp_path: Path, *, held: bool) -> None:
-    async with left_over(tmp_path, "work") if held else session(tmp_path) as here:
-        if not held:
-            await here.runs("runs", "runs")
-            here.send("work", "work")
-            await here.it.settled()
-        await here.says("/queue drop 2")
-        assert await here.editor.stop_reason(here.send("work", "work")) == "cancelled"
-        here.gate.open()
-        await here.says("/queue")
-        assert "work" not in here.prompted
 
 
 @pytest.mark.hazard("X2")
@@ -156,36 +117,6 @@ async def test_a_prompt_whose_row_is_damaged_is_not_run_again(tmp_path: Path) ->
 
 
 # --- left over -----------------------------------------------------------------------------------
-
-
-@pytest.mark.hazard("X2", "R12")
-@pytest.mark.parametrize("ends", ["/queue run", "/queue drop", "/queue drop 2"])
-async def test_what_is_left_over_stays_so_until_the_user_says_what_becomes_of_it(
-    tmp_path: Path, ends: str
-) -> None:
-    async with left_over(tmp_path, "work") as here:
-        second = await here.it.attached(here.id)
-        asked = [here.send("work", "work", second) for _ in range(2)]
-        await second.handled()
-        await until(lambda: any("was sent before" in text for text in second.texts(here.id)))
-        assert not any("was sent before" in text for text in here.editor.texts(here.id))
-        assert (here.prompted, [second.answers(each) for each in asked]) == ([], [[], []])
-        await here.says(ends)
-        how = "end_turn" if ends == "/queue run" else "cancelled"
-        assert [await second.stop_reason(each) for each in asked] == [how] * 2
-        assert here.prompted == (["work"] if ends == "/queue run" else [])
-        assert await here.shown_by(second, "work") == 0
-        assert await here.editor.stop_reason(here.send("work", "work")) == how
-
-
-@pytest.mark.hazard("X2", "R12")
-async def test_a_drop_by_method_answers_who_waits_for_what_was_left_over(tmp_path: Path) -> None:
-    async with left_over(tmp_path, "work") as here:
-        asked = here.send("work", "work")
-        listed = await here.editor.ask("_acp_bridge/queue/list", {"sessionId": here.id})
-        drop = {"sessionId": here.id, "promptId": listed["prompts"][0]["promptId"]}
-        assert await here.editor.ask("_acp_bridge/queue/drop", drop) == {}
-        assert await here.editor.stop_reason(asked) == "cancelled"
 
 
 @pytest.mark.hazard("X2", "R12")

@@ -26,24 +26,6 @@ def chosen(option: str) -> Json:
     return {"outcome": {"outcome": "selected", "optionId": option}}
 
 
-@pytest.mark.parametrize("may", ["look", "approve", "all"])
-async def test_every_login_lists_loads_attaches_and_sees_what_is_live_and_waits(
-    tmp_path: Path, may: str
-) -> None:
-    async with remote_bench(tmp_path) as it:
-        owner = await it.remote()
-        session_id = await it.new(owner)
-        assert await owner.stop_reason(owner.prompt(session_id, "hello")) == "end_turn"
-        client = await it.remote(may)
-        for method in LOOKS:
-            assert await client.ask(method, {**it.setup(), "sessionId": session_id}) is not None
-        assert (await client.ask("session/list", {}))["sessions"][0]["sessionId"] == session_id
-        assert (await client.ask("_acp_bridge/live", {}))["sessions"][0]["sessionId"] == session_id
-        answer = await client.ask("_acp_bridge/queue/list", {"sessionId": session_id})
-        assert answer == {"prompts": []}
-        assert "echo hello" in client.texts(session_id)
-
-
 REFUSED = [
     *("session/new", "session/fork", "session/prompt", "session/set_mode", "session/close"),
     *("session/delete", "authenticate", "logout", "providers/set", "providers/list"),
@@ -313,35 +295,3 @@ async def test_an_error_that_wants_a_login_names_the_machine_once(tmp_path: Path
         error = await client.refused("session/new", it.setup())
         told = f"log in first (log in on {socket.gethostname()}, where the agent runs)"
         assert (error.code, error.message) == (-32000, told)
-
-
-async def test_a_client_of_version_2_has_the_rights_of_its_login_and_no_others(
-    tmp_path: Path,
-) -> None:
-    agent = Agent()
-    ways: list[Json] = [{"id": "terminal", "name": "In a terminal", "type": "terminal"}]
-    agent.script["initialize"] = {**agent.script["initialize"], "authMethods": ways}
-    async with remote_bench(tmp_path, agent) as it:
-        owner = await it.remote()
-        session_id = await it.new(owner)
-        assert await owner.stop_reason(owner.prompt(session_id, "hello")) == "end_turn"
-        client = it.unknown("look")
-        hello = {"protocolVersion": 2, "info": {"name": "x", "version": "1"}, "capabilities": {}}
-        answer = await client.ask("initialize", hello)
-        assert answer.get("authMethods", []) == []
-        about = {**it.setup(), "sessionId": session_id}
-        await client.ask("session/resume", {**about, "replayFrom": {"type": "start"}})
-        assert "echo hello" in str(client.asked("session/update"))
-        outside = {**about, "cwd": str(it.root.parent)}
-        assert (await client.refused("session/resume", outside)).code == -32602
-        prompt = [{"type": "text", "text": "x"}]
-        error = await client.refused("session/prompt", {"sessionId": session_id, "prompt": prompt})
-        assert (error.code, error.message) == (-32600, "this login may only look")
-        turn = it.agent.stops_at("session/prompt")
-        runs = owner.prompt(session_id, "work")
-        await until(lambda: turn.reached)
-        client.notify("session/cancel", {"sessionId": session_id})
-        await client.ask("session/list", {})
-        assert it.agent.params("session/cancel") == []
-        turn.open()
-        assert await owner.stop_reason(runs) == "end_turn"

@@ -250,41 +250,6 @@ async def test_the_end_of_the_bridge_is_the_end_of_the_connection_and_closes_no_
     assert other.way.ended[-1] == "closed"
 
 
-async def test_what_is_live_is_listed_with_what_it_waits_for(tmp_path: Path) -> None:
-    async with bench(tmp_path) as it:
-        stranger = await it.joined(observer=True)
-        assert await stranger.ask("_acp_bridge/live", {}) == {"sessions": []}
-        one, two = await it.new(), await it.new()
-        await it.editor.stop_reason(it.editor.prompt(one, "A title"))
-        gate = it.agent.stops_at("session/prompt")
-        for text in ("runs", "waits"):
-            it.editor.prompt(two, text)
-        await until(lambda: gate.reached)
-        asked = {"sessionId": "agent-2", "toolCall": TOOL, "options": []}
-        it.agent.processes[1].says(
-            {"id": 7, "method": "session/request_permission", "params": asked}
-        )
-        await it.editor.got("session/request_permission")
-        first, second = (await stranger.ask("_acp_bridge/live", {}))["sessions"]
-        assert type(first.pop("seconds")) is int
-        assert first == {
-            "sessionId": one,
-            "cwd": "/w",
-            "agent": "agent",
-            "title": "A title",
-            "state": "idle",
-            "waiting": 0,
-            "clients": 1,
-        }
-        wanted = {
-            "state": "permission",
-            "waiting": 1,
-            "asks": "Edit x (nothing but this title is known)",
-        }
-        assert {key: second[key] for key in wanted} == wanted
-        gate.open()
-
-
 # --- close -----------------------------------------------------------------------------------
 
 

@@ -227,23 +227,6 @@ async def test_two_clients_have_requests_of_one_id_and_cancel_each_its_own(tmp_p
         assert await here.first.stop_reason("same") == "end_turn"
 
 
-@pytest.mark.hazard("V4")
-async def test_a_stop_ends_questions_beside_the_session_of_its_client_alone(
-    tmp_path: Path,
-) -> None:
-    async with busy(tmp_path) as here:
-        here.it.context.capabilities = {"_meta": {"acp_bridge": {"ask": True}}}
-        here.it.agent.script["_acp_bridge/ask"] = {"answer": "beside"}
-        asked = here.it.agent.stops_at("_acp_bridge/ask")
-        question = here.first.prompt(here.id, "/queue ask why?")
-        await until(lambda: asked.reached)
-        await here.stops(here.other)
-        asked.open()
-        assert await here.first.stop_reason(question) == "end_turn"
-        assert any("beside" in text for text in here.first.texts(here.id))
-        assert not any("beside" in text for text in here.other.texts(here.id))
-
-
 @pytest.mark.hazard("C13")
 async def test_a_cancelled_answer_has_what_else_the_agent_said_in_its_own(tmp_path: Path) -> None:
     agent, more = Agent(), {"usage": {"totalTokens": 7}, "_meta": {"x": 1}}

@@ -350,19 +350,3 @@ async def test_a_form_of_a_subagent_is_asked_in_its_name(tmp_path: Path) -> None
         folded = (await other.got("elicitation/create"))[0]["params"]
         assert (asked["sessionId"], asked["message"]) == (f"{here.id}:1", "Which?")
         assert (folded["sessionId"], folded["message"]) == (here.id, "[Look around] Which?")
-
-
-@pytest.mark.hazard("A1")
-@pytest.mark.parametrize("shows", [{}, SHOWS])
-async def test_rules_decide_about_a_permission_of_a_subagent_as_about_any(
-    tmp_path: Path, shows: Json
-) -> None:
-    rules = tmp_path / "permissions.toml"
-    rules.write_text('deny = ["Bash(rm *)"]')
-    rules.chmod(0o600)
-    async with at_work(tmp_path, shows) as here:
-        here.begins()
-        here.calls(kind="execute", rawInput={"command": "rm x"}, status="pending")
-        here.asks(sessionId="kid", toolCall={"toolCallId": "t"}, options=OPTIONS)
-        assert await here.answered() == chosen("no")
-        assert here.it.editor.asked(PERMISSION) == []

@@ -14,14 +14,12 @@ from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import Journal, PromptState, SessionJournal
 from acp_bridge.core.protocol import SESSION_PROMPT, SESSION_RESUME
-from acp_bridge.core.session.feature import Feature, MakeFeatures
+from acp_bridge.core.session.feature import Feature, Found, MakeFeatures
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import Follows, SessionContext
 from acp_bridge.core.settings import Settings
-from acp_bridge.features.hooks.found import FoundHooks
-from acp_bridge.features.hooks.in_session import HooksOfSession
-from acp_bridge.serving import FEATURES
+from tests.core import plugged
 from tests.core.session.journals import states
 from tests.core.session.memory import ClientEnd, Json
 from tests.core.session.played_agent import AUTH_REQUIRED, PlayedAgent
@@ -115,14 +113,13 @@ class Living:
         journal: SessionJournal,
         lease: int,
         link: PlayedAgent | None,
-        hooks: FoundHooks | None = None,
+        found: list[Found],
         cwd: str = "/w",
     ) -> None:
         self.context = context
         self.journal = journal
         self.lease = lease
         self.pool = PlayedPool()
-        found = [HooksOfSession(hooks)]
         self.session = Session(context, self.pool, journal, lease, Workspace(cwd), link, found)
         self.client = ClientEnd({"terminal": True, "_meta": {"acp_bridge": {"accepted": True}}})
         self.session.transcript.attach(self.client.client)
@@ -219,13 +216,13 @@ async def living(
     *prepare: Prepare,
     first: PlayedAgent | None = None,
     title: str | None = None,
-    hooks: FoundHooks | None = None,
+    found: list[Found] | None = None,
     cwd: str = "/w",
     capabilities: Json | None = None,
     steers: bool = False,
     before: Callable[[SessionJournal], None] = lambda journal: None,
     notifier: Follows | None = None,
-    features: Sequence[MakeFeatures] = FEATURES,
+    features: Sequence[MakeFeatures] = (),
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
@@ -247,12 +244,15 @@ async def living(
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
             context.capabilities, context.steers = capabilities, steers
-            context.notifier, context.features = notifier, features
+            plugs = plugged.PLUGGED
+            if found is None:
+                found = [await find(chosen, cwd) for find in plugs.finds]
+            context.notifier, context.features = notifier, features or plugs.features
             if first:
                 first.agent_session_id = "0"
                 context.agents.append(first)
                 await first.start(tasks)
-            here = Living(context, journal, lease, first, hooks, cwd)
+            here = Living(context, journal, lease, first, found, cwd)
             if first:
                 first.adopt(here.session.from_agent)
             yield here

@@ -7,15 +7,11 @@ import anyio
 from acp_bridge.core.agents.link import AgentCommand, Link
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.clients.client import Client, ClientRequest, Stage
-from acp_bridge.core.ends import Ends
 from acp_bridge.core.wire.jsonrpc import Decoder, Malformed, encode
 from acp_bridge.core.wire.peer import Call
-from acp_bridge.versions.ends import client_of_version_2
+from tests.core import plugged
 
 Json = dict[str, Any]
-
-#: a client may speak either version.
-ENDS = Ends(client=client_of_version_2)
 
 
 class Sent:
@@ -96,7 +92,7 @@ class ClientEnd:
     def __init__(self, capabilities: Json | None = None, sent: Outgoing | None = None) -> None:
         self.sent = sent or Outgoing()
         self.incoming = Incoming()
-        self.client = Client(self, self.incoming, self.sent, ends=ENDS)
+        self.client = Client(self, self.incoming, self.sent, ends=plugged.PLUGGED.ends)
         self.client.stage = Stage.READY
         self.client.abilities = ClientAbilities(capabilities)
         self.requests: list[ClientRequest] = []

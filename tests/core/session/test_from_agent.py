@@ -13,9 +13,7 @@ from acp_bridge.core.protocol import (
     AGENT_MESSAGE,
     CANCEL_REQUEST,
     CREATE_TERMINAL,
-    INFO_UPDATE,
     REQUEST_PERMISSION,
-    SAID_UPDATE,
     SESSION_PROMPT,
     SESSION_RESUME,
     TOOL_CALL,
@@ -23,7 +21,6 @@ from acp_bridge.core.protocol import (
     text_chunk,
 )
 from acp_bridge.core.wire.jsonrpc import encode
-from acp_bridge.versions.translated import Translated
 from tests.core.session.journals import failing, recorded
 from tests.core.session.living import (
     CANCELLED,
@@ -269,18 +266,6 @@ async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is
         assert agent.dead.is_set()
 
 
-async def test_the_title_of_a_tool_call_or_of_usage_is_not_that_of_the_session(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, first=first(), title="old") as here:
-        agent = await here.agent()
-        says(agent, {**card("c"), "title": "mend"}, {**USAGE, "title": "not a title"})
-        await here.turn(agent)
-        assert here.journal.info.title == "old"
-        says(agent, {"sessionUpdate": INFO_UPDATE, "title": "a title"})
-        await until(lambda: here.journal.info.title == "a title")
-
-
 @pytest.mark.hazard("T3", "K2")
 async def test_an_update_without_a_kind_is_dropped_and_hides_no_other(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
@@ -512,26 +497,6 @@ async def test_a_notification_of_a_subagents_reaches_nobody(tmp_path: Path) -> N
 
 
 # --- version 2 ------------------------------------------------------------------------------------
-
-
-@pytest.mark.hazard("T3", "X1")
-async def test_what_version_1_can_not_say_of_an_update_is_recorded_beside_it_for_version_2(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, first=first()) as here:
-        agent = await here.agent()
-        newer = ClientEnd({"_meta": {"acp_bridge": {"said": True}}})
-        here.session.transcript.attach(newer.client)
-        agent._translated = wire = Translated(agent.peer, lambda line: None, lambda: None)
-        given = {"sessionId": "0", "cwd": "/w", "mcpServers": []}
-        wire.send(encode({"jsonrpc": "2.0", "id": 9, "method": SESSION_RESUME, "params": given}))
-        own = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "pending", "_x": 1}
-        wire.feed(encode({"jsonrpc": "2.0", **update(own)}))
-        kept = [params["update"] for params in await recorded(here.journal)]
-        assert [each["sessionUpdate"] for each in kept] == [TOOL_CALL, SAID_UPDATE]
-        assert kept[1]["said"] == own
-        assert here.updates() == kept[:1]
-        assert [each["params"]["update"] for each in newer.sent.messages] == kept
 
 
 # --- notifications --------------------------------------------------------------------------------

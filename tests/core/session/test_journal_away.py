@@ -9,9 +9,7 @@ import pytest
 
 from acp_bridge.core.journal import JournalError, PromptState
 from acp_bridge.core.journal.errors import TAKEN
-from acp_bridge.core.machine.events import Go, HoldQueue
-from acp_bridge.core.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT, STEERING
-from acp_bridge.features.queue_changes.changes import Changes
+from acp_bridge.core.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT
 from tests.core.session.journals import recorded_texts
 from tests.core.session.living import CANCELLED, DONE, Living, first, living
 from tests.core.session.memory import ClientEnd
@@ -100,23 +98,6 @@ async def test_it_is_answered_with_the_reason_when_the_journal_is_lost(tmp_path:
         assert answer["message"] == f"the prompt was not sent: {TAKEN}"
 
 
-async def test_words_that_were_given_to_it_meanwhile_are_shown_to_all_and_sent(
-    tmp_path: Path,
-) -> None:
-    async with away(tmp_path) as stand:
-        stand.gate.away = False
-        (key,) = stand.here.session.now.waiting
-        other = [{"type": "text", "text": "break"}]
-        await stand.here.feature(Changes).edit(key, lambda _: other)
-        stand.back()
-        turn = await stand.agent.asked(SESSION_PROMPT)
-        assert turn["params"]["prompt"] == other
-        stand.agent.answer(turn, DONE)
-        assert await stand.here.answered(stand.prompt) == DONE
-        assert stand.seen_by_other() == ["mend", "break"]
-        assert stand.here.texts() == ["break"]
-
-
 async def test_it_carries_the_transcript_that_it_was_to_carry(tmp_path: Path) -> None:
     with late_journals() as gate:
         async with living(tmp_path, first=first()) as here:
@@ -163,41 +144,6 @@ async def test_a_prompt_that_was_told_not_to_be_taken_has_ended_and_may_be_sent_
             again = here.prompt(_meta=key)
             agent.answer(await agent.asked(SESSION_PROMPT), DONE)
             assert await here.answered(again) == DONE
-
-
-@pytest.mark.hazard("N4", "Q15", "T2")
-@pytest.mark.parametrize("loses", [False, True])
-@pytest.mark.parametrize("held", [False, True])
-async def test_words_that_were_to_join_a_turn_while_it_is_away_run_after_it_and_stand_once(
-    tmp_path: Path, loses: bool, held: bool
-) -> None:
-    steer = {"acp_bridge": {"delivery": "steer"}}
-    with late_journals() as gate:
-        async with living(tmp_path, first=first(), steers=True) as here:
-            agent = await here.agent()
-            ends = here.prompt()
-            turn = await agent.asked(SESSION_PROMPT)
-            gate.shut = True
-            words = here.prompt("more", _meta=steer)
-            await gate.let_through(lambda: PromptState.WAITING in here.states())
-            await until(lambda: here.journal.in_flight)
-            gate.away, gate.loses = True, loses
-            gate.open()
-            await quiet()
-            gate.away = False
-            here.journal.on_back(None)
-            if held:
-                here.session.feed(HoldQueue())
-            agent.answer(turn, DONE)
-            assert await here.answered(ends) == DONE
-            if held:
-                await until(lambda: not here.journal.in_flight)
-                here.session.feed(Go())
-            agent.answer(await agent.asked(SESSION_PROMPT), DONE)
-            assert (await here.answered(words))["stopReason"] == "end_turn"
-            assert STEERING not in agent.heard
-            assert (await recorded_texts(here.journal)).count("more") == 1
-            assert here.states() == [PromptState.DONE] * 2
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from acp_bridge.core.journal import GONE, PromptState
 from acp_bridge.core.machine import events as ev
-from acp_bridge.core.protocol import SESSION_CANCEL, SESSION_PROMPT, STEERING
+from acp_bridge.core.protocol import SESSION_CANCEL, SESSION_PROMPT
 from acp_bridge.core.updates import notices
 from tests.core.session.journals import failing, recorded_texts
 from tests.core.session.living import CANCELLED, DONE, Living, first, living
@@ -219,41 +219,3 @@ async def test_a_prompt_that_can_not_be_sent_once_its_start_is_noted_is_answered
         assert answer["code"] == -32603
         caplog.clear()
         await here.turn(agent)
-
-
-@pytest.mark.hazard("Q15")
-async def test_words_that_are_to_join_a_turn_stay_here_if_it_is_stopped_before_they_have_left(
-    tmp_path: Path,
-) -> None:
-    async with late(tmp_path, steers=True) as (here, agent, gate):
-        here.prompt("go")
-        turn = await agent.asked(SESSION_PROMPT)
-        gate.shut = True
-        words = here.prompt("more", _meta={"acp_bridge": {"delivery": "steer"}})
-        await gate.let_through(lambda: PromptState.WAITING in here.states())
-        await until(lambda: here.journal.in_flight)
-        here.session.audience.cancel(here.client.client, None)
-        gate.open()
-        agent.answer(turn, CANCELLED)
-        assert (await here.answered(words))["stopReason"] == "cancelled"
-        assert STEERING not in agent.heard
-        assert notices.given_back([{"type": "text", "text": "more"}]) in here.texts()
-
-
-@pytest.mark.hazard("Q15", "R12")
-async def test_what_is_left_over_may_be_run_before_the_journal_has_that(tmp_path: Path) -> None:
-    async with late(tmp_path, steers=True) as (here, agent, gate):
-        here.prompt("go")
-        turn = await agent.asked(SESSION_PROMPT)
-        here.prompt("more", _meta={"acp_bridge": {"delivery": "steer"}})
-        words = await agent.asked(STEERING)
-        await until(lambda: not here.journal.in_flight)
-        gate.shut = True
-        agent.answer(turn, DONE)
-        agent.answer(words, {"outcome": "injected"})
-        await quiet()
-        runs = here.prompt("/queue run")
-        gate.open()
-        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
-        assert await here.answered(runs) == DONE
-        assert here.states() == [PromptState.DONE] * 2

@@ -9,7 +9,6 @@ import pytest
 
 from acp_bridge.core.journal import PromptState, SessionJournal
 from acp_bridge.core.protocol import (
-    COMMANDS_UPDATE,
     SESSION_CANCEL,
     SESSION_PROMPT,
     SESSION_RESUME,
@@ -17,17 +16,15 @@ from acp_bridge.core.protocol import (
     queue_words,
 )
 from acp_bridge.core.updates.notices import (
-    ASK_WHAT,
     DROP_STOPPED,
     NOTHING_LEFT,
     RUN_STOPPED,
     running,
-    titled,
 )
 from tests.core.session.journals import failing, recorded, recorded_texts
 from tests.core.session.living import DONE, Living, first, living
 from tests.core.session.played_agent import UNKNOWN, PlayedAgent
-from tests.core.session.waiting import quiet, until
+from tests.core.session.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -165,17 +162,6 @@ async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_rel
         assert (await agent.asked(SESSION_PROMPT))["params"]["prompt"] == text("b")
 
 
-@pytest.mark.hazard("R12")
-async def test_drop_forgets_all_or_the_one_of_that_number_for_good(tmp_path: Path) -> None:
-    async with left(tmp_path, "a", "b", "c") as here:
-        assert await types_and_waits(here, "/queue drop 2") == ["Dropped prompt 2.", DONE]
-        assert left_over(here) == ["a", "c"]
-        assert types(here, "/queue drop") == ["Dropped 2.", DONE]
-        assert types(here, "/queue drop") == [NOTHING_LEFT, DONE]
-        assert here.outcomes() == [({"dropped": True}, None)] * 3
-        assert await here.journal.recover() == []
-
-
 @pytest.mark.parametrize("words", ["0", "3", "-1", "x", "1 2", "1.0", "9" * 5000, "²"])
 @pytest.mark.hazard("R12")
 async def test_dropping_what_is_no_number_of_a_left_over_prompt_drops_nothing(
@@ -204,41 +190,6 @@ async def test_other_words_get_the_usage_and_do_nothing(tmp_path: Path, words: s
         assert (usage[:7], done) == ("Usage: ", DONE)
         assert left_over(here) == ["a"]
         assert (await here.agent()).heard == ["initialize"]
-
-
-@pytest.mark.parametrize("pause", [True, False])
-@pytest.mark.parametrize("ask", [True, False])
-async def test_the_command_that_clients_list_is_the_one_that_the_usage_names(
-    tmp_path: Path, pause: bool, ask: bool
-) -> None:
-    own = {"_meta": {"acp_bridge": {"pause": pause, "ask": ask}}}
-    async with living(tmp_path, first=(agent := first()), capabilities=own) as here:
-        agent.update(sessionUpdate=COMMANDS_UPDATE, availableCommands=[])
-        await quiet()
-        (command,) = here.updates()[-1]["availableCommands"]
-        hints = [f"/{command['name']} {each}" for each in command["input"]["hint"].split(" | ")]
-        optional = {"/queue pause": pause, "/queue ask QUESTION": ask}
-        assert {hint: hint in hints for hint in optional} == optional
-        assert [hint for hint in hints if hint not in optional] == [
-            "/queue hold",
-            "/queue go",
-            "/queue wait",
-            "/queue stop",
-            "/queue run",
-            "/queue drop",
-            "/queue memory new",
-            "/queue memory restore",
-            "/queue steer NUMBER",
-            "/queue drop NUMBER",
-            "/queue edit NUMBER WORDS",
-            "/queue move NUMBER before NUMBER",
-            "/queue move NUMBER after NUMBER",
-            "/queue move NUMBER first",
-            "/queue move NUMBER last",
-            "/queue title WORDS",
-        ]
-        usage = ", ".join(f"`{each}`" for each in ("/queue", *hints))
-        assert types(here, "/queue help") == [f"Usage: {usage}.", DONE]
 
 
 @pytest.mark.hazard("R1", "Q10")
@@ -270,11 +221,6 @@ async def test_a_command_that_is_typed_during_a_turn_stays_apart_from_that_turns
         assert said == ["run this", "/queue run", "/queue drop", "/queue drop"]
 
 
-async def test_a_question_without_words_is_none(tmp_path: Path) -> None:
-    async with left(tmp_path) as here:
-        assert types(here, "/queue ask") == [ASK_WHAT, DONE]
-
-
 async def test_where_the_agent_has_a_command_of_that_name_ours_is_taken_while_something_runs(
     tmp_path: Path,
 ) -> None:
@@ -296,14 +242,6 @@ async def test_where_the_agent_has_a_command_of_that_name_ours_is_taken_while_so
         assert turn["params"]["prompt"] == text("/queue stop more")
         agent.answer(turn, DONE)
         assert await here.answered(more) == DONE
-
-
-async def test_a_title_is_given_in_words(tmp_path: Path) -> None:
-    async with left(tmp_path) as here:
-        said = types(here, "/queue title  the  roof ")
-        assert said == [titled("the roof"), DONE]
-        assert types(here, "/queue title") == [titled(""), DONE]
-        await until(lambda: here.journal.info.title == "the roof")
 
 
 # --- an agent with a `/queue` of its own -----------------------------------------------------
@@ -350,22 +288,6 @@ async def test_beside_the_agents_own_command_ours_has_another_name_which_notices
             assert any(expected in each for each in shown), (words, shown)
             assert typed == "/queue" or not any("`/queue" in each for each in shown[1:])
         assert agent.heard.count(SESSION_PROMPT) == 0
-
-
-async def test_the_agents_own_command_goes_to_the_agent_and_ours_takes_its_words_whole(
-    tmp_path: Path,
-) -> None:
-    async with left(tmp_path, "old") as here:
-        agent = await here.agent()
-        lists(agent, "queue")
-        await until(lambda: here.updates() != [])
-        asked = here.prompt("/queue something")
-        turn = await agent.asked(SESSION_PROMPT)
-        assert turn["params"]["prompt"] == text("/queue something")
-        *_, done = await types_and_waits(here, "  /bridge  queue edit 1 new  words\nof two lines")
-        assert (done, left_over(here)) == (DONE, ["new  words\nof two lines"])
-        agent.answer(turn, DONE)
-        assert await here.answered(asked) == DONE
 
 
 async def test_the_other_name_is_known_again_before_the_agent_has_listed_its_commands(

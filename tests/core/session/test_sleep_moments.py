@@ -3,14 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import State
-from acp_bridge.core.protocol import ASK, SESSION_FORK, SESSION_PROMPT, SESSION_RESUME, SET_MODE
+from acp_bridge.core.protocol import SESSION_FORK, SESSION_PROMPT, SESSION_RESUME, SET_MODE
 from acp_bridge.core.session.process import sleep
 from tests.core.session.living import CANCELLED, DONE, Living, first, living, resumes
 from tests.core.session.played_agent import PlayedAgent
@@ -243,23 +242,3 @@ async def test_under_a_hold_it_sleeps_on_until_go_and_a_prompt_that_waited_runs(
         woken.answer(await woken.asked(SESSION_PROMPT), DONE)
         assert await it.here.answered(prompt) == DONE
         it.here.got[:] = [m for m in it.here.got if "[acp-bridge]" not in str(m)]
-
-
-@at_each_moment
-async def test_a_question_beside_the_session_is_answered_by_the_process_that_comes(
-    tmp_path: Path, name: str
-) -> None:
-    async with moment(tmp_path, name) as it:
-        request = it.here.request(ASK, question="why")
-        answers: list[Any] = []
-
-        async def ask() -> None:
-            answers.append(await it.here.session.features.answers[ASK](request, request.params))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask)
-            await quiet()
-            await it.over()
-            woken = await it.here.agent(2)
-            woken.answer(await woken.asked(ASK), {"answer": "so"})
-        assert answers == [{"answer": "so"}]

@@ -16,12 +16,9 @@ from acp_bridge.core.protocol import (
     SESSION_NEW,
     SESSION_PROMPT,
     SESSION_RESUME,
-    STEERING,
     user_chunk,
 )
-from acp_bridge.core.runtime import waits
 from acp_bridge.core.updates import notices
-from acp_bridge.features.steering.steering import Steering
 from tests.core.session.journals import failing, recorded, recorded_texts
 from tests.core.session.living import CANCELLED, DONE, does_not_exist, first, living
 from tests.core.session.memory import ClientEnd, Json
@@ -346,66 +343,3 @@ async def test_a_card_that_is_of_a_question_alone_ends_with_the_process_and_is_i
 # --- words that are to join it --------------------------------------------------------------------
 
 STEERS: Json = {"acp_bridge": {"delivery": "steer"}}
-
-
-@pytest.mark.hazard("Q15")
-async def test_words_that_have_joined_a_turn_are_not_shown_again_where_the_agent_repeats_them(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, first=first(), steers=True) as here:
-        agent, asked = await here.agent(), here.prompt("one")
-        turn = await agent.asked(SESSION_PROMPT)
-        joins = here.prompt("and", _meta=STEERS)
-        agent.answer(await agent.asked(STEERING), {"outcome": "injected"})
-        agent.update(**user_chunk({"type": "text", "text": "and"}))
-        agent.says_text("I see")
-        agent.answer(turn, DONE)
-        assert await here.answered(asked) == DONE
-        assert (await here.answered(joins))["stopReason"] == "end_turn"
-        assert here.texts() == ["I see"]
-        assert await recorded_texts(here.journal) == ["one", "and", "I see"]
-
-
-@pytest.mark.hazard("Q15", "R3")
-async def test_words_that_the_agent_did_not_take_stand_once_though_no_process_comes_for_them(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path, does_not_exist, first=first(), steers=True) as here:
-        agent, gone, asked = await here.agent(), ClientEnd(), here.prompt("one")
-        turn = await agent.asked(SESSION_PROMPT)
-        params = {"sessionId": "s", "prompt": BLOCKS[:1], "_meta": STEERS}
-        here.session.on_prompt(gone.asks(SESSION_PROMPT, params), params)
-        agent.answer(await agent.asked(STEERING), {"outcome": "promptRequired"})
-        gone.client.gone = True
-        here.session.feed(ev.HoldQueue())
-        agent.answer(turn, DONE)
-        assert await here.answered(asked) == DONE
-        agent.dies()
-        here.session.feed(ev.Go())
-        await until(lambda: "not be started" in here.texts()[-1])
-        assert (await recorded_texts(here.journal)).count("mend") == here.texts().count("mend") == 1
-
-
-@pytest.mark.hazard("Q5")
-async def test_an_agent_that_is_not_read_has_not_failed_to_say_whether_it_took_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waits, "AGENT_PATIENCE", 0.01)
-    async with living(tmp_path, first=first(), steers=True) as here:
-        agent, looks = await here.agent(), list[int]()
-
-        def unread() -> bool:
-            looks.append(1)
-            return True
-
-        monkeypatch.setattr(here.feature(Steering), "_unread", unread)
-        asked = here.prompt("one")
-        turn = await agent.asked(SESSION_PROMPT)
-        joins = here.prompt("and", _meta=STEERS)
-        steered = await agent.asked(STEERING)
-        await until(lambda: len(looks) > 6)  # three times its patience
-        agent.answer(steered, {"outcome": "promptRequired"})
-        agent.answer(turn, DONE)
-        assert await here.answered(asked) == DONE
-        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
-        assert (await here.answered(joins))["stopReason"] == "end_turn"

@@ -10,7 +10,7 @@ import anyio
 from acp_bridge.core.bridge.bridge import Bridge
 from acp_bridge.core.runtime import signals
 from acp_bridge.core.wire.jsonrpc import encode
-from acp_bridge.sharing.elsewhere.passages import Passages
+from tests.core import plugged
 from tests.core.clients.streams import Bytes, Way
 from tests.core.sessions.agent import Agent, Json, until
 from tests.core.sessions.editor import Editor
@@ -58,7 +58,7 @@ class Bench:
 
     def __init__(self, context: MemoryContext, editor: Served) -> None:
         self.context, self.agent = context, context.agent
-        self.bridge = Bridge(context, elsewhere=Passages)
+        self.bridge = Bridge(context, elsewhere=plugged.PLUGGED.elsewhere)
         self.editor = editor
         self.ended = anyio.Event()
 
@@ -98,11 +98,9 @@ class Bench:
         client.parted.set()
 
     @property
-    def passages(self) -> Passages:
-        """The bridge's passages to other bridges."""
-        passages = self.bridge._sessions.passages
-        assert isinstance(passages, Passages)
-        return passages
+    def passages(self) -> Any:
+        """The bridge's passages to other bridges, where they are plugged in."""
+        return self.bridge._sessions.passages
 
     async def settled(self) -> None:
         """Return when all that was sent has been handled."""

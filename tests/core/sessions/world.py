@@ -13,7 +13,6 @@ from anyio.abc import TaskGroup
 from acp_bridge.core.agents import lease
 from acp_bridge.core.agents.link import AgentCommand, Link, Owner
 from acp_bridge.core.clients.client import Client, ClientRequest, Work
-from acp_bridge.core.ends import Ends
 from acp_bridge.core.journal import Journal
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions import params as check
@@ -21,13 +20,11 @@ from acp_bridge.core.sessions.elsewhere import Elsewhere
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.sessions.registry import Sessions
 from acp_bridge.core.settings import Settings
-from acp_bridge.serving import FEATURES, FINDS
-from acp_bridge.versions.ends import agent_of_version_2, client_of_version_2
+from tests.core import plugged
 from tests.core.sessions.agent import Agent, Json, until
 from tests.core.sessions.editor import Editor
 
 CWD = "/w"
-ENDS = Ends(client=client_of_version_2, agent=agent_of_version_2)
 SETUP: Json = {"cwd": CWD, "mcpServers": []}
 #: seconds that a test, or one step of a long one, may take; each wait in it has a bound of its own
 BOUND = 60
@@ -37,10 +34,10 @@ class MemoryContext(SessionContext):
     """Its processes are those of an agent in memory."""
 
     def __init__(self, agent: Agent, settings: Settings, tasks: TaskGroup) -> None:
-        command = AgentCommand(settings.command, {"protocolVersion": 1}, ends=ENDS)
-        super().__init__(
-            settings, Journal(settings.home), tasks, command, features=FEATURES, finds=FINDS
-        )
+        plugs = plugged.PLUGGED
+        command = AgentCommand(settings.command, {"protocolVersion": 1}, ends=plugs.ends)
+        super().__init__(settings, Journal(settings.home), tasks, command)
+        self.features, self.finds = plugs.features, plugs.finds
         self.capabilities = agent.script["initialize"]["agentCapabilities"]
         self.agent = agent
 

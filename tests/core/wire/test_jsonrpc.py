@@ -464,6 +464,7 @@ def test_the_codes_are_those_of_json_rpc_and_acp() -> None:
         "INVALID_PARAMS": -32602,
         "INTERNAL_ERROR": -32603,
         "AUTH_REQUIRED": -32000,
+        "UNSUPPORTED_VERSION": -32022,
         "RESOURCE_NOT_FOUND": -32002,
         "REQUEST_CANCELLED": -32800,
     }

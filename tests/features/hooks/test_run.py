@@ -12,7 +12,7 @@ from acp_bridge.core.agents.deadline import Deadline, now
 from acp_bridge.features.hooks.definitions import Hook, HookEvent
 from acp_bridge.features.hooks.run import OUTPUT, run
 from acp_bridge.features.hooks.verdict import Ran
-from tests.core.session.hooked import alive
+from tests.features.hooks.hooked import alive
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.process

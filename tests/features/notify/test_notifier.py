@@ -19,8 +19,8 @@ from acp_bridge.features.notify.news import Times
 from acp_bridge.features.notify.notifier import Notifier, made_for, ways_of
 from tests.core.session.living import CANCELLED, LONG, Living, first, living
 from tests.core.session.played_agent import PlayedAgent
-from tests.core.session.test_usage_limit import limited, meets_limit
 from tests.core.session.waiting import quiet, until
+from tests.features.usage_limits.test_usage_limit import limited, meets_limit
 
 #: All is told of at once, but not twice in a minute.
 AT_ONCE = Times(moment=0, long_turn=0, between=LONG)

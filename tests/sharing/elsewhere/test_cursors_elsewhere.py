@@ -7,10 +7,10 @@ import pytest
 from tests.core.bridge.resuming import cursor_in, flat, loaded, recorded, updates
 from tests.core.bridge.test_cursors import playing, said
 from tests.core.bridge.test_subagents import at_work
-from tests.core.bridge.test_words_that_join import running, words
 from tests.core.sessions.agent import Json, until
 from tests.core.sessions.bench import Served
 from tests.core.sessions.world import SETUP
+from tests.features.steering.test_words_that_join import running, words
 from tests.sharing.elsewhere.test_passages import home as home
 from tests.sharing.elsewhere.test_passages import listening
 

@@ -12,7 +12,7 @@ from acp_bridge.core.journal import Journal, SessionJournal
 from acp_bridge.core.protocol import SESSION_PROMPT
 from tests.core.journal.sayings import Params, lines
 from tests.core.session.living import DONE, Living, first, living
-from tests.core.session.test_rules import ruled
+from tests.features.rules.test_rules import ruled
 from tests.terminal.shared.conftest import Said
 
 SESSION = "abcd" + "1" * 28

@@ -9,10 +9,10 @@ import pytest
 
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.protocol import REQUEST_PERMISSION, own_meta
-from tests.core.session.hooked import OPTIONS
 from tests.core.session.memory import ClientEnd
-from tests.core.session.test_rules import ALLOW, RULES, Ruled, ruled
 from tests.core.session.waiting import until
+from tests.features.hooks.hooked import OPTIONS
+from tests.features.rules.test_rules import ALLOW, RULES, Ruled, ruled
 
 pytestmark = pytest.mark.hazard("A1")
 

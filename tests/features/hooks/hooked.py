@@ -11,6 +11,7 @@ from typing import Any
 from acp_bridge.core.protocol import REQUEST_PERMISSION, SESSION_PROMPT
 from acp_bridge.features.hooks.definitions import Hook, HookEvent
 from acp_bridge.features.hooks.found import FoundHooks
+from acp_bridge.features.hooks.in_session import HooksOfSession
 from tests.core.session.living import Living, living
 from tests.core.session.played_agent import PlayedAgent
 from tests.core.session.waiting import until
@@ -39,7 +40,7 @@ async def hooked(
     """
     (work := tmp_path / "work").mkdir()
     found = FoundHooks(tuple(Hook(event, command, timeout=20) for event, command in hooks), **more)
-    own: dict[str, Any] = {"hooks": found, "cwd": str(work), "steers": steers}
+    own: dict[str, Any] = {"found": [HooksOfSession(found)], "cwd": str(work), "steers": steers}
     async with living(tmp_path / "home", first=agent, **own) as here:
         yield here
 

@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.core.journal import file
-from tests.core.bridge.test_queue_changes import IMAGE, Queued, left_over_queue, queued, words
-from tests.core.bridge.test_words_that_join import running
 from tests.core.journal.test_unwritten import full
 from tests.core.sessions.agent import Agent, Gate, until
 from tests.core.sessions.bench import bench
 from tests.core.sessions.world import SETUP
+from tests.features.queue_changes.test_queue_changes import (
+    IMAGE,
+    Queued,
+    left_over_queue,
+    queued,
+    words,
+)
+from tests.features.steering.test_words_that_join import running
 from tests.support.slow_disk import FailingDisk, SlowDisk, break_disk
 
 

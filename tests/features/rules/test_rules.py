@@ -26,11 +26,12 @@ from acp_bridge.core.protocol import (
 from acp_bridge.features.hooks import trust
 from acp_bridge.features.hooks.definitions import Hook, HookEvent
 from acp_bridge.features.hooks.found import FoundHooks
+from acp_bridge.features.hooks.in_session import HooksOfSession
 from acp_bridge.features.rules.places import PROJECT_FILE, RECORDS
-from tests.core.session.hooked import OPTIONS
 from tests.core.session.living import Living, first, living
 from tests.core.session.played_agent import PlayedAgent
 from tests.core.session.waiting import until
+from tests.features.hooks.hooked import OPTIONS
 
 ALLOW = """echo '{"permissionDecision": "allow"}'"""
 DENY = """echo '{"permissionDecision": "deny", "permissionDecisionReason": "too risky"}'"""
@@ -123,7 +124,7 @@ async def ruled(
     found = FoundHooks(tuple(Hook(event, command, timeout=20) for command in hooks), **more)
     agent = first()
     more = {"cwd": str(work), **(settings or {})}
-    async with living(home, first=agent, hooks=found, **more) as here:
+    async with living(home, first=agent, found=[HooksOfSession(found)], **more) as here:
         here.prompt()
         await agent.asked(SESSION_PROMPT)
         yield Ruled(here, agent, work)

@@ -38,7 +38,7 @@ def test_what_ends_by_itself_leaves_time_for_the_kill_of_what_does_not() -> None
 
 
 def test_everything_has_ended_in_the_time_that_is_promised() -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     assert f"within {waits.ENDED:g} s" in readme
     assert waits.END + waits.FLUSH + waits.INDEX_CLOSE < waits.LEAVE < waits.ENDED < own_process.END
     assert waits.CLOSE_GRACE + waits.GUARD < waits.END

@@ -8,12 +8,12 @@ import pytest
 from acp_bridge.core.protocol import GO, HOLD, PAUSE, SESSION_CANCEL, SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.features.spending import notices as budget
-from tests.core.session.budgeted import budget_of, costs, go, limited, said, telling
 from tests.core.session.living import CANCELLED, DONE, does_nothing
-from tests.core.session.test_budget import MOMENT, pause, spent, waiting
 from tests.core.session.test_pauses import ABLE
 from tests.core.session.turned_clock import TurnedClock
 from tests.core.session.waiting import quiet
+from tests.features.spending.budgeted import budget_of, costs, go, limited, said, telling
+from tests.features.spending.test_budget import MOMENT, pause, spent, waiting
 
 pytestmark = [pytest.mark.usefixtures("no_errors"), pytest.mark.hazard("R18")]
 

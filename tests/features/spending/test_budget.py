@@ -23,13 +23,13 @@ from acp_bridge.core.settings import OnCancel
 from acp_bridge.core.updates import agent_trouble, notices
 from acp_bridge.features.spending import notices as budget
 from acp_bridge.features.usage_limits import hold as usage_limit
-from tests.core.session.budgeted import budget_of, costs, go, limited, said, telling
-from tests.core.session.hooked import CALL, OPTIONS
 from tests.core.session.living import CANCELLED, DONE, Living, living
 from tests.core.session.memory import ClientEnd, Json
 from tests.core.session.played_agent import PlayedAgent, refusal
 from tests.core.session.turned_clock import TurnedClock
 from tests.core.session.waiting import quiet, until
+from tests.features.hooks.hooked import CALL, OPTIONS
+from tests.features.spending.budgeted import budget_of, costs, go, limited, said, telling
 
 pytestmark = [pytest.mark.usefixtures("no_errors"), pytest.mark.hazard("R18")]
 

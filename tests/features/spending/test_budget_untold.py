@@ -7,12 +7,12 @@ import pytest
 from acp_bridge.core.machine.states import Standstill
 from acp_bridge.core.protocol import BUILTIN_INFO, SESSION_PROMPT
 from acp_bridge.features.spending import notices as budget
-from tests.core.session.budgeted import budget_of, costs, go, limited, said, telling
 from tests.core.session.living import DONE
 from tests.core.session.memory import Json
 from tests.core.session.played_agent import refusal
 from tests.core.session.turned_clock import TurnedClock
 from tests.core.session.waiting import quiet, until
+from tests.features.spending.budgeted import budget_of, costs, go, limited, said, telling
 
 pytestmark = [pytest.mark.usefixtures("no_errors"), pytest.mark.hazard("R18")]
 

@@ -12,7 +12,7 @@ from acp_bridge.features.hooks import trust
 from acp_bridge.features.rules.found import FoundRules
 from acp_bridge.features.rules.opened import used_record
 from acp_bridge.features.rules.places import OWN_FILE, USED
-from tests.core.session.test_rules import RULES, Ruled, ruled
+from tests.features.rules.test_rules import RULES, Ruled, ruled
 
 pytestmark = pytest.mark.hazard("A3")
 

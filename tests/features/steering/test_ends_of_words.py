@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.bridge.test_words_that_join import STEER, running
 from tests.core.sessions.agent import until
+from tests.features.steering.test_words_that_join import STEER, running
 
 pytestmark = pytest.mark.hazard("Q15")
 

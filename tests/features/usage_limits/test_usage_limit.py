@@ -22,12 +22,12 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.updates import agent_trouble
 from acp_bridge.features.hooks.definitions import HookEvent
 from acp_bridge.features.usage_limits import hold as usage_limit
-from tests.core.session.hooked import hooked
 from tests.core.session.living import CANCELLED, DONE, LONG, Living, first, living
 from tests.core.session.memory import Json
 from tests.core.session.played_agent import PlayedAgent, refusal
 from tests.core.session.turned_clock import TurnedClock
 from tests.core.session.waiting import quiet, until
+from tests.features.hooks.hooked import hooked
 
 pytestmark = [pytest.mark.usefixtures("no_errors"), pytest.mark.hazard("R17")]
 

@@ -19,7 +19,7 @@ from acp_bridge.features.hooks import trust
 from acp_bridge.features.hooks.find import find, look
 from acp_bridge.features.hooks.places import RECORDS
 from acp_bridge.features.rules import decide, session_rules
-from tests.core.session.test_rules import ALLOW, RULES, Ruled, ruled
+from tests.features.rules.test_rules import ALLOW, RULES, Ruled, ruled
 
 pytestmark = pytest.mark.hazard("A1", "C18")
 

@@ -11,7 +11,7 @@ import pytest
 
 from acp_bridge.core.runtime import signals
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 #: the command up to the end of its first lines, where it becomes what is given
 FIRST_LINES = """
 import sys

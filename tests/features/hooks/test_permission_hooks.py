@@ -12,7 +12,10 @@ import pytest
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import REQUEST_PERMISSION, SESSION_PROMPT
 from acp_bridge.features.hooks.definitions import HookEvent
-from tests.core.session.hooked import (
+from tests.core.session.living import CANCELLED, first
+from tests.core.session.played_agent import PlayedAgent
+from tests.core.session.waiting import until
+from tests.features.hooks.hooked import (
     CALL,
     LEAVES,
     OPTIONS,
@@ -24,9 +27,6 @@ from tests.core.session.hooked import (
     told,
     waits_at,
 )
-from tests.core.session.living import CANCELLED, first
-from tests.core.session.played_agent import PlayedAgent
-from tests.core.session.waiting import until
 
 pytestmark = pytest.mark.process
 PERMISSION = HookEvent.PERMISSION

@@ -11,11 +11,19 @@ from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import SESSION_CANCEL, SESSION_PROMPT, STEERING, own_meta, user_chunk
 from acp_bridge.core.session.process.memory import transcript
 from acp_bridge.features.hooks.definitions import HookEvent
-from tests.core.session.hooked import LEAVES, alive, asked_of_client, asks, given, hooked, waits_at
 from tests.core.session.journals import failing, recorded, recorded_texts
 from tests.core.session.living import CANCELLED, DONE, first
 from tests.core.session.played_agent import BUSY
 from tests.core.session.waiting import until
+from tests.features.hooks.hooked import (
+    LEAVES,
+    alive,
+    asked_of_client,
+    asks,
+    given,
+    hooked,
+    waits_at,
+)
 
 pytestmark = pytest.mark.process
 PROMPT, STOP, PERMISSION = HookEvent.PROMPT, HookEvent.TURN_END, HookEvent.PERMISSION

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from acp_bridge.core.sessions import bounds
 from acp_bridge.core.updates import agent_trouble, notices
 from acp_bridge.features.repository import notices as repository
 from acp_bridge.features.spending import notices as budget
 from acp_bridge.remote.connect import rules
-from acp_bridge.sharing import bounds
 from acp_bridge.sharing.elsewhere import passage_words
 
 #: everywhere that sentences of the bridge are made.

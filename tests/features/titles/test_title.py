@@ -44,7 +44,7 @@ async def next_bridge(here: Living, folder: Path) -> tuple[Living, PlayedAgent]:
     await here.session.closed.wait()
     journal = await here.context.journal.open("s")
     lease = os.open(folder / "next", os.O_CREAT | os.O_RDWR)
-    again = Living(here.context, journal, lease, None)
+    again = Living(here.context, journal, lease, None, [])
     again.session.wake()
     agent = await again.agent(2)
     await until(lambda: again.session.link is agent)

@@ -10,8 +10,8 @@ import pytest
 from acp_bridge.core.journal.reading import unanswered_calls
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import REQUEST_PERMISSION
-from tests.core.session.test_rules import ALLOW, DENY, Ruled, ruled
 from tests.core.session.waiting import until
+from tests.features.rules.test_rules import ALLOW, DENY, Ruled, ruled
 
 
 async def _answers(it: Ruled, outcome: dict[str, Any], number: str) -> str:

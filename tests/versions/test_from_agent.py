@@ -1,0 +1,42 @@
+"""What an agent of version 2 says reaches its session."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.core.protocol import (
+    SAID_UPDATE,
+    SESSION_RESUME,
+    TOOL_CALL,
+)
+from acp_bridge.core.wire.jsonrpc import encode
+from acp_bridge.versions.translated import Translated
+from tests.core.session.journals import recorded
+from tests.core.session.living import (
+    first,
+    living,
+)
+from tests.core.session.memory import ClientEnd
+from tests.core.session.test_from_agent import update
+
+pytestmark = pytest.mark.usefixtures("no_errors")
+
+
+@pytest.mark.hazard("T3", "X1")
+async def test_what_version_1_can_not_say_of_an_update_is_recorded_beside_it_for_version_2(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        newer = ClientEnd({"_meta": {"acp_bridge": {"said": True}}})
+        here.session.transcript.attach(newer.client)
+        agent._translated = wire = Translated(agent.peer, lambda line: None, lambda: None)
+        given = {"sessionId": "0", "cwd": "/w", "mcpServers": []}
+        wire.send(encode({"jsonrpc": "2.0", "id": 9, "method": SESSION_RESUME, "params": given}))
+        own = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "pending", "_x": 1}
+        wire.feed(encode({"jsonrpc": "2.0", **update(own)}))
+        kept = [params["update"] for params in await recorded(here.journal)]
+        assert [each["sessionUpdate"] for each in kept] == [TOOL_CALL, SAID_UPDATE]
+        assert kept[1]["said"] == own
+        assert here.updates() == kept[:1]
+        assert [each["params"]["update"] for each in newer.sent.messages] == kept
