@@ -390,9 +390,8 @@ class Bridge:
         if method in protocol.CANCEL_REQUESTS:
             self._cancel_request(client, withdrawn(named))
             return
-        if method == protocol.SESSION_CANCEL and not isinstance(
-            named.get("sessionId") or None, str
-        ):
+        is_named = isinstance(named.get("sessionId") or None, str)
+        if method == protocol.SESSION_CANCEL and not is_named:
             named = {**named, "sessionId": self._meant(client)}
         bound = protocol.prompt_key(named)
         if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
