@@ -38,12 +38,15 @@ class Ruleset:
         self._by_word: dict[tuple[Action, str], list[Rule]] = {}
         self._any_word: dict[Action, list[Rule]] = {action: [] for action in Action}
         self._patterns: dict[tuple[Action, Tool, Place], tuple[list[Rule], Patterns]] = {}
+        self._bare: dict[tuple[Action, Tool], Rule] = {}
         self._of_paths: dict[Action, list[Rule]] = {action: [] for action in Action}
         for rule in rules:
             self._of.setdefault((rule.action, rule.tool), []).append(rule)
-            if rule.tool in PATHS and rule.pattern:
+            if not rule.pattern:
+                self._bare.setdefault((rule.action, rule.tool), rule)
+            elif rule.tool in PATHS:
                 self._of_paths[rule.action].append(rule)
-            elif rule.tool is Tool.BASH and rule.pattern:
+            elif rule.tool is Tool.BASH:
                 first = _words(rule.pattern)[0]
                 if "*" in first:
                     self._any_word[rule.action].append(rule)
@@ -57,7 +60,7 @@ class Ruleset:
 
     def bare(self, action: Action, tool: Tool) -> Rule | None:
         """Return a rule about every call of a tool, such as `Read`."""
-        return next((rule for rule in self.of(action, tool) if not rule.pattern), None)
+        return self._bare.get((action, tool))
 
     def of_paths(self, action: Action) -> list[Rule]:
         """Return the rules of a list that have a pattern of paths."""
