@@ -23,8 +23,6 @@ _TEXTS = ("text", "content", "value", "thinking", "reasoning", "summary", "parts
 _DEPTH = 6
 
 
-#: matches a string of a JSON text
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 #: matches half of a surrogate pair, but for those that stand for a byte that is not UTF-8
 _LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
@@ -79,9 +77,10 @@ def whole_characters(text: str) -> tuple[str, str]:
 
 def open_brackets(text: bytes) -> int | None:
     """Returns how many lists and objects a JSON text leaves open; None if it ends in a string."""
-    bare = _STRING.sub(b"", text)
-    if b'"' in bare:
+    parts = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+    if len(parts) % 2 == 0:
         return None
+    bare = b"".join(parts[::2])  # outside of the strings
     return sum(map(bare.count, (b"{", b"["))) - sum(map(bare.count, (b"}", b"]")))
 
 

@@ -42,6 +42,7 @@ _NEARLY = re.compile(
 )
 #: matches the id at the end of a message that lacks its own end
 _LAST_ID = re.compile(r',\s*"id"\s*:\s*("[^"\\]*"|\d{1,18})[\s,]*$')
+_NO_SPACE = re.compile(r"\S")
 #: members of an error that say what it is
 _WORDS = ("message", "detail", "details", "msg", "error", "reason", "data")
 
@@ -80,7 +81,8 @@ def _values(text: str) -> Iterator[Any]:
             yield read_json(text[at:end])
         except (ValueError, RecursionError):
             return
-        at = end + len(text[end:]) - len(text[end:].lstrip())
+        behind = _NO_SPACE.search(text, end)
+        at = behind.start() if behind else len(text)
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

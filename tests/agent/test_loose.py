@@ -44,6 +44,12 @@ def test_brackets_in_strings_do_not_count() -> None:
     assert open_brackets(b'{"a": [{"b": "}]\\"}"') == 3
     assert open_brackets(b"]}") == -2
     assert open_brackets(b'{"a": "b') is None
+    assert open_brackets(b'{"a\\\\": "}\\\\\\""') == 1
+
+
+def test_a_long_text_of_quotes_and_backslashes_takes_no_longer_than_others() -> None:
+    for piece in (b'"\\', b'"', b"\\", b'"a\\"'):
+        assert open_brackets(piece * 1_000_001) in (0, None)
 
 
 def test_bytes_are_read_in_the_encoding_of_their_mark() -> None:
