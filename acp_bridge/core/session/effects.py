@@ -163,7 +163,8 @@ class Effects:
             case ef.Dropped(dropped):
                 logger.debug("event.dropped session=%s what=%s", self.core.id, dropped)
             case _:
-                if not self.features.perform(effect):
+                # Without hooks there are none to stop.
+                if not (self.features.perform(effect) or isinstance(effect, ef.StopHooks)):
                     raise TypeError(f"no feature carries out {type(effect).__name__}")
 
     def concerned(self, before: SessionState, after: SessionState) -> list[Follower]:

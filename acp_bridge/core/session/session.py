@@ -24,6 +24,7 @@ from acp_bridge.core.machine.events import Moment
 from acp_bridge.core.machine.states import Snapshot, Standstill
 from acp_bridge.core.protocol import (
     SESSION_CANCEL,
+    STEERING,
     Json,
     not_feedback,
     own_meta,
@@ -378,6 +379,7 @@ class Session:
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self.prompts.add(params, request)
         interrupts, steers = asked == Delivery.INTERRUPT, asked == Delivery.STEER
+        steers &= STEERING in self.features.takes
         if steers:
             self.prompts.get(key).delivery = "queued"  # until it has joined a turn
         self.feed(ev.PromptReceived(key, interrupts, steers))

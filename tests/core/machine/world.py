@@ -17,12 +17,16 @@ from acp_bridge.core.machine.effects import (
     Disarm,
     Dropped,
     Effect,
+    GiveBack,
     Kill,
     Open,
+    Queued,
+    RefuseFeedback,
     RunHooks,
     SendPause,
     SendPrompt,
     Start,
+    Steer,
     StopWork,
     WriteChange,
 )
@@ -135,7 +139,7 @@ class World:
         self.turns = TurnMachine(
             epoch=first, clear_on_cancel=clear, always_reload=always_reload, hooks=hooks
         )
-        self.reference = Reference(clear, always_reload, hooks=hooks)
+        self.reference, self.hooks = Reference(clear, always_reload, hooks=hooks), hooks
         self.runs = 0
         if opened:
             known = self.reference
@@ -164,6 +168,9 @@ class World:
         self.check()
 
     def note(self, effect: Effect) -> None:
+        if isinstance(effect, RunHooks | RefuseFeedback):
+            assert self.hooks, "who has no hooks is not asked for them"
+        assert not isinstance(effect, Steer | Queued | GiveBack), "nobody steers"
         match effect:
             case Arm(timer, token):
                 assert token not in self.tokens, "a token comes once"

@@ -7,9 +7,9 @@ import pytest
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.machine.effects import Outcome
-from acp_bridge.core.protocol import SESSION_PROMPT, USAGE_UPDATE
+from acp_bridge.core.protocol import SESSION_PROMPT, TITLE, USAGE_UPDATE
 from acp_bridge.core.session.feature import Feature
-from acp_bridge.core.wire.jsonrpc import Answer, Ok
+from acp_bridge.core.wire.jsonrpc import Answer, Ok, RpcError
 from tests.core.session.living import DONE, Living, first, living
 from tests.core.session.memory import Json
 from tests.core.session.played_agent import PlayedAgent
@@ -112,3 +112,24 @@ async def test_each_feature_gets_the_answer_as_the_one_before_it_left_it(tmp_pat
     features = [lambda *_: [Stamping("a")], lambda *_: [], lambda *_: [Stamping("b")]]
     async with living(tmp_path, first=(agent := first()), features=features) as here:
         assert (await played(here, agent))["usage"] == "ab"
+
+
+async def test_words_for_the_running_turn_wait_for_a_turn_where_nothing_steers(
+    tmp_path: Path, no_errors: None
+) -> None:
+    async with living(tmp_path, first=(agent := first()), steers=True) as here:
+        runs, joins = (
+            here.prompt("one"),
+            here.prompt("two", _meta={"acp_bridge": {"delivery": "steer"}}),
+        )
+        for request in (runs, joins):
+            agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+            assert await here.answered(request) == DONE
+
+
+async def test_a_request_that_is_a_features_is_of_no_method_where_the_feature_is_missing(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        with pytest.raises(RpcError, match="method not found"):
+            here.takes(TITLE, title="mine")
