@@ -68,8 +68,6 @@ class Steering(Feature):
         self._prompts = session.prompts
         #: words have joined the turn, and the agent has shown nothing since.
         self._listens = False
-        #: what the machine was told last: the process that takes words now, or 0.
-        self._told = 0
         self.takes = {STEERING: self._ask_to_join}
         self.effects = {
             ef.Steer: self._send,
@@ -130,18 +128,6 @@ class Steering(Feature):
         return notices.steers(prompt.params["prompt"], now=self._session.steers)
 
     # --- at the agent --------------------------------------------------------------------------
-
-    def concerned(self, before: SessionState, after: SessionState) -> bool:
-        """Return True for an agent that takes words into a turn."""
-        return self._session.steers
-
-    def follow(self, before: SessionState, after: SessionState) -> None:
-        """Tell the machine if the process takes words into a turn: not while a person is asked."""
-        epoch = after.turns.epoch
-        takes = 0 if after.around.asked else epoch
-        if takes != self._told:
-            self._told = takes
-            self._core.feed(ev.MaySteer(epoch, bool(takes)))
 
     def _send(self, effect: ef.Steer) -> None:
         """Give the agent the words of a prompt; its answer becomes `SteerAnswered`."""
@@ -247,6 +233,21 @@ class Steering(Feature):
         self._transcript.notice(notices.given_back(prompt.params["prompt"]))
 
 
+class Joining(Steering):
+    """Steering for an agent that takes words into a turn."""
+
+    #: what the machine was told last: the process that takes words now, or 0.
+    _told = 0
+
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Tell the machine if the process takes words into a turn: not while a person is asked."""
+        epoch = after.turns.epoch
+        takes = 0 if after.around.asked else epoch
+        if takes != self._told:
+            self._told = takes
+            self._core.feed(ev.MaySteer(epoch, bool(takes)))
+
+
 def _how(answer: Answer) -> Steered:
     """Return what an agent's answer says that it made of the words."""
     match answer:
@@ -262,4 +263,4 @@ def _how(answer: Answer) -> Steered:
 
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what carries words into the turns of a session."""
-    return [Steering(session)]
+    return [Joining(session) if session.steers else Steering(session)]
