@@ -26,7 +26,7 @@ class Translated:
         self._end = AgentEnd(token_hex(3))
         self._peer = peer
         self._write = send
-        self.decoder = Decoder()
+        self.decoder = Decoder(joins=True)
 
     @property
     def agreed(self) -> bool:

@@ -344,8 +344,12 @@ class Link:
         killed = self._exit is not None and self._exit.by_others
         self.peer.close(errors.AgentEnded(how, killed=killed))
 
+    async def _next_bytes(self, reader: Incoming) -> bytes:
+        lines, bound = self._lines, waits.REST_OF_MESSAGE
+        return await next_bytes(reader, lines.decoder, lines.feed, bound)
+
     async def _read(self, reader: Incoming) -> None:
-        while data := await next_bytes(reader, self._lines, waits.REST_OF_MESSAGE):
+        while data := await self._next_bytes(reader):
             if not self.initialized:
                 self._attempt.note_stdout(data)
             self._lines.feed(data)

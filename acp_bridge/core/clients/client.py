@@ -283,7 +283,8 @@ class Client:
             event("client.unreadable", what=exc.strerror)
 
     async def _next_bytes(self) -> bytes:
-        return await next_bytes(self._incoming, self.peer, waits.REST_OF_MESSAGE)
+        peer, bound = self.peer, waits.REST_OF_MESSAGE
+        return await next_bytes(self._incoming, peer.decoder, peer.feed, bound)
 
     async def _read_shared(self, share: SocketShare) -> None:
         sharer = share.sharer(self.rights.name if self.rights else None)

@@ -269,11 +269,14 @@ class Decoder:
     """Takes bytes and returns messages. `limit`: bytes of the longest line, without its newline.
 
     `strict`: an answer that says something twice, and not the same, is spoiled: it may be a
-    person's consent.
+    person's consent. `joins`: a message may be spread over lines; who reads the stream bounds the
+    wait for them (`streams.next_bytes`).
     """
 
-    def __init__(self, limit: int = DEFAULT_LIMIT, *, strict: bool = False) -> None:
-        self._limit, self._strict = limit, strict
+    def __init__(
+        self, limit: int = DEFAULT_LIMIT, *, strict: bool = False, joins: bool = False
+    ) -> None:
+        self._limit, self._strict, self._joins = limit, strict, joins
         #: is called with whole lines and the messages in them, before `feed` returns these.
         self.heard: Heard | None = None
         #: bytes that are kept of each end of a line that is too long.
@@ -412,7 +415,8 @@ class Decoder:
         values, spoiled = slow_loads(text)
         if spoiled and not values and (cut := self._without_depths(text)):
             values, spoiled = cut, b""
-        if alone or values or not spoiled or not self._spread.begin(text):
+        alone |= not self._joins or bool(values) or not spoiled
+        if alone or not self._spread.begin(text):
             found += [self._strictly(value, text) for value in values]
             if spoiled:
                 found.append(self._unreadable(spoiled))

@@ -96,7 +96,7 @@ class Peer:
         self._answer_malformed = answer_malformed
         self._internal_error = internal_error
         self._spoiled_answer = spoiled_answer
-        self.decoder = Decoder(limit, strict=answer_malformed)
+        self.decoder = Decoder(limit, strict=answer_malformed, joins=True)
         #: returns the messages to hand over for one that came in; None: each is handed over itself.
         self.translate: Callable[[Message], Iterable[Message]] | None = None
         #: sends a line in the place of `send`. It gets what the line is about, too: the parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 import anyio
@@ -28,15 +29,18 @@ class Lines(Protocol):
     def eof(self) -> None: ...
 
 
-async def next_bytes(incoming: Incoming, lines: Lines, seconds: float) -> bytes:
+async def next_bytes(
+    incoming: Incoming, decoder: Decoder, feed: Callable[[bytes], object], seconds: float
+) -> bytes:
     """Return the next bytes of a stream, b"" at the end.
 
-    `lines` wait for that many seconds for further lines of a message.
+    If `decoder` waits for the rest of a message, and nothing comes for that many seconds, `feed`
+    is given b"".
     """
-    if lines.decoder.waits:
+    if decoder.waits:
         with anyio.move_on_after(seconds):
             return await incoming.read()
-        lines.feed(b"")
+        feed(b"")
     return await incoming.read()
 
 

@@ -17,9 +17,10 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
+from acp_bridge.core.runtime import waits
 from acp_bridge.core.wire import jsonrpc
 from acp_bridge.core.wire.jsonrpc import Decoder, Malformed, Message, encode
-from acp_bridge.core.wire.streams import Incoming, Outgoing, Streams
+from acp_bridge.core.wire.streams import Incoming, Outgoing, Streams, next_bytes
 from acp_bridge.remote.connect.folders import Folders
 from acp_bridge.remote.connect.line import NotTrusted, Unreached
 from acp_bridge.remote.connect.router import At, Leave, Open, Place, Router, Step
@@ -252,9 +253,14 @@ class Shell:
     # --- the editor
 
     async def _read_editor(self) -> None:
-        decoder = Decoder(_LONGEST_LINE, strict=True)
-        while data := await self._incoming.read():
+        decoder = Decoder(_LONGEST_LINE, strict=True, joins=True)
+
+        def feed(data: bytes) -> None:
             self._take(decoder.feed(data))
+
+        bound = waits.REST_OF_MESSAGE
+        while data := await next_bytes(self._incoming, decoder, feed, bound):
+            feed(data)
         self._take(decoder.eof())
         for line in list(self._lines.values()):
             if line.outgoing is not None:  # a Stop right before the end is a Stop

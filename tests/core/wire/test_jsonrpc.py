@@ -34,7 +34,7 @@ received = RpcError.received
 
 
 def decode(data: bytes, limit: int = jsonrpc.DEFAULT_LIMIT) -> list[Any]:
-    decoder = Decoder(limit)
+    decoder = Decoder(limit, joins=True)
     return decoder.feed(data) + decoder.eof()
 
 
@@ -167,7 +167,7 @@ def test_blank_lines_are_skipped() -> None:
 
 
 def test_a_last_line_without_newline_is_given_at_eof() -> None:
-    decoder = Decoder()
+    decoder = Decoder(joins=True)
     assert decoder.feed(b'{"method":"a"}') == []
     assert decoder.eof() == [{"method": "a"}]
     assert decoder.eof() == []

@@ -29,7 +29,7 @@ SAID = b'{"jsonrpc":"2.0","method":"m","params":"%s"}'
 
 
 def decoded(data: bytes) -> list[Any]:
-    return Decoder().feed(data)
+    return Decoder(joins=True).feed(data)
 
 
 def messages(data: bytes) -> list[Any]:
@@ -94,7 +94,7 @@ def test_a_request_with_the_members_of_an_answer_is_a_request() -> None:
 def test_a_byte_order_mark_at_the_beginning_is_dropped() -> None:
     assert said(BOM + SAID % b"a" + b"\n" + SAID % b"b" + b"\n") == ["a", "b"]
     assert decoded(BOM + b"\n") == []
-    decoder = Decoder()
+    decoder = Decoder(joins=True)
     found = [each for byte in BOM + SAID % b"a" + b"\n" for each in decoder.feed(bytes([byte]))]
     assert [each["params"] for each in found if not isinstance(each, Malformed)] == ["a"]
 
@@ -217,7 +217,7 @@ def test_a_message_spread_over_lines_is_read_however_its_bytes_are_cut(
 ) -> None:
     message = {"jsonrpc": "2.0", "method": "m", "params": params}
     data = spread(message).replace(b"\n", end) + SAID % b"behind" + b"\n"
-    decoder = Decoder()
+    decoder = Decoder(joins=True)
     found = [
         each for at in range(0, len(data), size) for each in decoder.feed(data[at : at + size])
     ]
@@ -252,7 +252,7 @@ def test_a_message_on_its_own_line_ends_the_lines_before_it(begun: bytes) -> Non
 
 @pytest.mark.hazard("P5", "Q9")
 def test_lines_that_are_waited_for_in_vain_count_by_themselves() -> None:
-    decoder = Decoder()
+    decoder = Decoder(joins=True)
     assert decoder.feed(b'{"jsonrpc":"2.0","id":7,"result":{"cut":\n') == []
     assert decoder.waits
     assert decoder.unfinished == 41
@@ -270,7 +270,7 @@ def test_lines_that_are_waited_for_in_vain_count_by_themselves() -> None:
 @pytest.mark.hazard("P5")
 @pytest.mark.parametrize("line", [b"{", b'{"', b"[[[[", b'"a', b"x" * 1000])
 def test_lines_that_never_end_are_bounded_and_each_is_read_a_few_times(line: bytes) -> None:
-    decoder, kept = Decoder(100_000), 0
+    decoder, kept = Decoder(100_000, joins=True), 0
     for _ in range(50_000):
         decoder.feed(b"{\n" if not decoder.waits else line + b"\n")
         kept = max(kept, decoder.unfinished)
@@ -280,7 +280,7 @@ def test_lines_that_never_end_are_bounded_and_each_is_read_a_few_times(line: byt
 
 
 def test_a_message_that_lacks_only_its_newline_is_read_when_nothing_more_comes() -> None:
-    decoder = Decoder()
+    decoder = Decoder(joins=True)
     for whole in (SAID % b"a", spread({"method": "m", "params": "b"})[:-1], b"\n" + SAID % b"c"):
         assert [*decoder.feed(whole[:9]), *decoder.feed(whole[9:])] == []
         assert decoder.waits
@@ -292,7 +292,7 @@ def test_a_message_that_lacks_only_its_newline_is_read_when_nothing_more_comes()
 
 @pytest.mark.parametrize("part", [b'{"method":', b"5", b'"x"', b"[1]", b"x"])
 def test_a_line_that_is_no_object_yet_goes_on_whenever_it_comes(part: bytes) -> None:
-    decoder = Decoder()
+    decoder = Decoder(joins=True)
     assert decoder.feed(part) == decoder.feed(b"") == decoder.feed(b"") == []
     assert decoder.waits
     assert len(decoder.feed(b'"m"}\n')) == 1
@@ -421,14 +421,14 @@ def test_a_request_that_is_nested_too_deep_is_refused_and_so_is_consent() -> Non
     assert messages(asks) == []
     (answer,) = messages(answers)
     assert answer["result"]["y"] == 1
-    (spoiled,) = Decoder(strict=True).feed(answers)
+    (spoiled,) = Decoder(strict=True, joins=True).feed(answers)
     assert isinstance(spoiled, Malformed)
     assert (spoiled.id, spoiled.answer) == (1, True)
 
 
 @pytest.mark.parametrize("line", [b"[" * 200_000, b'"' + b'\\"' * 100_000, nested(900)[:-9]])
 def test_what_is_nested_too_deep_and_no_json_is_given_up_soon(line: bytes) -> None:
-    decoder = Decoder()
+    decoder = Decoder(joins=True)
     found = [*decoder.feed(b'{"method":' + line + b"\n"), *decoder.give_up()]
     assert all(isinstance(each, Malformed) for each in found)
 
@@ -449,7 +449,7 @@ def test_a_request_that_can_t_be_read_is_answered_if_its_id_can_be(
 def test_a_message_that_was_written_as_json_twice_is_read_but_is_no_consent() -> None:
     answer = json.dumps(json.dumps({"id": 1, "result": {"x": 1}})).encode() + b"\n"
     assert decoded(answer) == [{"id": 1, "result": {"x": 1}}]
-    (spoiled,) = Decoder(strict=True).feed(answer)
+    (spoiled,) = Decoder(strict=True, joins=True).feed(answer)
     assert isinstance(spoiled, Malformed)
     assert (spoiled.id, spoiled.answer) == (1, True)
     assert said(json.dumps((SAID % b"a").decode()).encode() + b"\n") == ["a"]
