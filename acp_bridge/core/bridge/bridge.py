@@ -37,14 +37,13 @@ from acp_bridge.core.sessions.introduction import Introduction
 from acp_bridge.core.sessions.pool import Pool, WarmTimes
 from acp_bridge.core.sessions.registry import Sessions
 from acp_bridge.core.sessions.sessionless import Sessionless
-from acp_bridge.core.wire.jsonrpc import is_id, withdrawn
+from acp_bridge.core.wire.jsonrpc import CANCELS, UNSET, is_id, withdrawn
 from acp_bridge.core.wire.streams import Incoming, Outgoing
 
 #: requests of the protocol that are carried out at once, beside the slow ones.
 _AT_ONCE: Final = frozenset(
     {protocol.INITIALIZE, protocol.SESSION_PROMPT, protocol.STEERING, *VALUE_KEYS}
 )
-CANCELS = frozenset({protocol.SESSION_CANCEL, *protocol.CANCEL_REQUESTS})
 #: requests about prompts or background work of a session that bring no words for the agent.
 _WITHOUT_WORDS = (
     *(protocol.QUEUE_LIST, protocol.QUEUE_MOVE, protocol.QUEUE_DROP, protocol.CANCEL_ITEM),
@@ -280,7 +279,8 @@ class Bridge:
         params, method, client = request.params or {}, request.method, request.client
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
-        if method in CANCELS:  # some writers put an id into everything: a Stop counts all the same
+        # Some writers put an id into everything: a Stop counts all the same.
+        if _as_stop(method, params) in CANCELS:
             self.on_client_notification(client, method, params)
             request.answer(None)
             return
@@ -385,6 +385,7 @@ class Bridge:
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Hand a notification to its handler; one without a handler is dropped."""
         named = as_object(params)
+        method = _as_stop(method, named)
         if method in CANCELS and self._waiter and not client.on_socket and self._waiter.ended:
             return  # nobody's Stop: some clients cancel when their agent, the waiter, has ended
         if method in protocol.CANCEL_REQUESTS:
@@ -490,3 +491,15 @@ class Bridge:
         if method == protocol.SESSION_CANCEL:
             return client.may(Right.STOP)
         return client.may(Right.ACT) and not method.startswith(protocol.OWN_PREFIX)
+
+
+def _as_stop(method: str, params: Json) -> str:
+    """Return `session/cancel` for what means the same, else the method as it is.
+
+    That is another spelling of it, or a cancel that names a session and no request.
+    """
+    if method in protocol.CANCEL_REQUESTS:
+        of_session = withdrawn(params) is UNSET and "sessionId" in params
+        return protocol.SESSION_CANCEL if of_session else method
+    letters = "".join(filter(str.isalpha, method)).lower()
+    return protocol.SESSION_CANCEL if letters == "sessioncancel" else method

@@ -78,7 +78,12 @@ _SELECTED: Final = "selected"
 _HOW: Final = ("outcome", "type", _SELECTED)
 _WHICH: Final = ("optionId", "option_id", _SELECTED)
 #: members of an answer that say otherwise, whatever else it says.
-_OTHERWISE: Final = ("error", "cancelled", "canceled", "rejected", "denied", "declined")
+_OTHERWISE: Final = (
+    *("error", "cancelled", "canceled", "rejected", "denied", "declined", "dismissed", "aborted"),
+)
+#: members that are true in an answer that allows, and those that name a decision in a word.
+_AGREES: Final = ("approved", "allowed", "accepted", "confirmed", "granted")
+_HOW_DECIDED: Final = ("action", "decision", "kind", "status")
 
 
 def options_of_v1(options: object) -> list[Json]:
@@ -114,8 +119,8 @@ def permission_answer(result: object, offered: list[object]) -> Json | None:
     """
     given = as_object(result)
     match given:
-        case {"outcome": {"outcome": "cancelled"}}:
-            return given
+        case {"outcome": {"outcome": "cancelled"} as how}:
+            return {**_without_choice(given), "outcome": _without_choice(how)}
         case {"outcome": "cancelled"}:
             return {**meta_of(given), **CANCELLED_PERMISSION}
         case {"outcome": {"outcome": "selected", "optionId": str()}}:
@@ -124,9 +129,9 @@ def permission_answer(result: object, offered: list[object]) -> Json | None:
             in_form = False
     named, odd = set[object](), False
     for name, value in _members(given):
-        if name in _OTHERWISE:
-            odd |= value not in (None, False)
-        elif name == "_meta" or value is None or (name in _HOW and _selects(value)):
+        if _denies(name, value):
+            odd = True
+        elif name in (*_OTHERWISE, "_meta") or value is None or (name in _HOW and _selects(value)):
             pass
         elif name in _WHICH and isinstance(value, str):
             named.add(value)
@@ -136,6 +141,25 @@ def permission_answer(result: object, offered: list[object]) -> Json | None:
         return None
     chosen: Json = {"outcome": {"outcome": _SELECTED, "optionId": option}}
     return given if in_form else {**meta_of(given), **chosen}
+
+
+def _without_choice(told: Json) -> Json:
+    """Return a cancelled answer without the option that it names.
+
+    An agent may look at that alone.
+    """
+    return {name: told[name] for name in told if name not in _WHICH}
+
+
+def _denies(name: str, value: object) -> bool:
+    """Return True for a member that says that nothing is allowed, in any spelling."""
+    word = as_word(name).removeprefix("is_")
+    if word in _OTHERWISE:
+        return value not in (None, False)
+    if word in _AGREES:
+        return value is False
+    said = as_word(value).split("_")[0] if isinstance(value, str) else ""
+    return word in _HOW_DECIDED and said in (*_OTHERWISE, "reject", "deny", "decline", "cancel")
 
 
 def _members(given: Json) -> Iterator[tuple[str, object]]:

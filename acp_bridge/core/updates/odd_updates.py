@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
@@ -312,7 +313,18 @@ def _list(update: Json, name: str, read: Callable[[Any], Json | None]) -> Iterat
         yield update if told == given else {**update, name: told}
 
 
+#: numbers of tokens are below this one.
+_TOKENS: Final = 2**64
 _NAMES_OF_MODES: Final = ("currentModeId", "current_mode_id", "modeId", "mode_id", "currentMode")
+
+
+def _is_cost(cost: object) -> bool:
+    """Return True for a cost as version 1 has it, or none."""
+    told = as_object(cost)
+    amount = told.get("amount")
+    is_int = isinstance(amount, int) and not isinstance(amount, bool)
+    is_number = is_int or (isinstance(amount, float) and math.isfinite(amount))
+    return cost is None or (is_number and isinstance(told.get("currency"), str))
 
 
 def _state(update: Json) -> Iterator[Json]:
@@ -324,8 +336,13 @@ def _state(update: Json) -> Iterator[Json]:
             yield update if update.get("currentModeId") == mode else {**kept, "currentModeId": mode}
         return
     for name in ("used", "size"):
-        if (number := whole_number(update.get(name))) is not None:
+        number = whole_number(update.get(name))
+        if number is not None and 0 <= number < _TOKENS:
             update = {**update, name: number}
+        elif update.get(name) is not None:
+            return
+    if not _is_cost(update.get("cost")):
+        update = {name: update[name] for name in update if name != "cost"}
     for name in ("title", "updatedAt"):
         if not isinstance(update.get(name), str | None):
             update = {**update, name: None}

@@ -25,10 +25,10 @@ from typing import Any, Final, Self, TypeAlias, TypeGuard
 
 from pydantic_core import from_json, to_json
 
-from acp_bridge.core.protocol import ErrorCode, as_object
+from acp_bridge.core.protocol import CANCEL_REQUESTS, SESSION_CANCEL, ErrorCode, as_object
 from acp_bridge.core.wire.long_line import read_ends
 from acp_bridge.core.wire.slow_json import is_object, says_twice, slow_loads, without_depths
-from acp_bridge.core.wire.spread import Spread, begins_message
+from acp_bridge.core.wire.spread import Spread, begins_message, begins_object
 
 Message: TypeAlias = dict[str, Any]
 #: An id is echoed exactly as it came: a string, a number (a float is rare but legal) or null.
@@ -38,6 +38,10 @@ RequestId: TypeAlias = int | float | str | None
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 
 
+#: how many lines are tried as the beginning of a message behind others.
+_PLACES: Final = 8
+#: what the other side says to have something ended; it counts also with an id.
+CANCELS: Final = frozenset({SESSION_CANCEL, *CANCEL_REQUESTS})
 _REFUSAL: Final = "Invalid request: "
 
 
@@ -168,9 +172,9 @@ def read_answer(
 ) -> Answer:
     """Return the outcome in a response; an error wins over a result beside it, unless it is null.
 
-    An error without a number for its code becomes -32603, and keeps what it says, in whatever
-    form; for one that says nothing `spoiled` returns the error. So nobody waits for ever. An error
-    that is an empty text or false, beside a result, is none.
+    An error without a number of 32 bits for its code becomes -32603, and keeps what it says, in
+    whatever form; for one that says nothing `spoiled` returns the error. So nobody waits for ever.
+    An error that is an empty text or false, beside a result, is none.
     """
     wire = message.get("error")
     if wire is None and "result" in message:
@@ -179,7 +183,7 @@ def read_answer(
         return Ok(message["result"])
     told = as_object(wire)
     code = whole_number(told.get("code"))
-    code = ErrorCode.INTERNAL_ERROR if code is None else code
+    code = code if code is not None and -_CODES <= code < _CODES else ErrorCode.INTERNAL_ERROR
     if type(text := told.get("message")) is str:
         return Err(RpcError.received(code, text, told.get("data", UNSET)))
     if text := _words(wire):
@@ -196,6 +200,8 @@ def whole_number(value: object) -> int | None:
     return value if type(value) is int else None
 
 
+#: the code of an error is a number of 32 bits for many readers.
+_CODES: Final = 2**31
 #: members of an error in which words may stand, the likeliest first.
 _OF_ERRORS: Final = ("message", "error", "details", "detail", "reason", "description", "data")
 
@@ -331,9 +337,12 @@ class Decoder:
         if not self._spread.begun:
             return []
         lines = self._spread.take()
-        found: list[Message | Malformed] = [self._unreadable(b"\n".join(lines))]
-        for line in lines[1:]:
+        at = _message_behind(lines)
+        found: list[Message | Malformed] = [self._unreadable(b"\n".join(lines[:at]))]
+        for line in lines[1:at]:
             self._take_odd(line, found, alone=True)
+        if at < len(lines):
+            self._take_odd(b"\n".join(lines[at:]).strip(), found, alone=True)
         return found
 
     def _keep(self, tail: bytes, found: list[Message | Malformed]) -> None:
@@ -390,11 +399,26 @@ class Decoder:
                 self._take_odd(line, found)
                 self._go_on(lines, found)
                 continue
-            if type(value) is list and _is_batch(value):
-                found += [self._strictly(each, line) for each in value]
+            if strict or type(value) is list:
+                found += self._messages(value, line)
             else:
-                found.append(self._strictly(value, line) if strict else _checked(value))
+                found.append(_checked(value))
         return plain
+
+    def _messages(self, value: Any, text: bytes) -> Iterator[Message | Malformed]:
+        """Yield the messages that a value is, which stands in `text`.
+
+        Of several that came together each counts but requests, which never do so (ACP).
+        """
+        if not _is_batch(value):
+            yield self._strictly(value, text)
+            return
+        for message in (self._strictly(each, text) for each in value):
+            if _is_request(message):
+                refusal = _invalid(message["id"], "requests do not come together")
+                yield replace(refusal, asks=True)
+            else:
+                yield message
 
     def _strictly(self, value: Any, text: bytes) -> Message | Malformed:
         """Return a value that stands in `text` as a message, or why it is none."""
@@ -417,7 +441,8 @@ class Decoder:
             values, spoiled = cut, b""
         alone |= not self._joins or bool(values) or not spoiled
         if alone or not self._spread.begin(text):
-            found += [self._strictly(value, text) for value in values]
+            for value in values:
+                found += self._messages(value, text)
             if spoiled:
                 found.append(self._unreadable(spoiled))
 
@@ -459,20 +484,37 @@ def _too_long(head: bytes, end: bytes, limit: int) -> Malformed:
     return replace(refusal, asks=asks)
 
 
-def _is_batch(values: list[Any]) -> bool:
-    """Return True for answers and notifications that came together; requests never do (ACP)."""
-    return bool(values) and all(
-        type(each) is dict and not ("method" in each and "id" in each) for each in values
-    )
+def _is_request(message: Message | Malformed) -> TypeGuard[Message]:
+    """Return True for a request; a cancel is none, also if it has an id."""
+    if isinstance(message, Malformed) or not ("id" in message and "method" in message):
+        return False
+    return message["method"] not in CANCELS
+
+
+def _is_batch(value: Any) -> bool:
+    """Return True for messages that came together."""
+    return type(value) is list and any(type(each) is dict for each in value)
 
 
 def _is_alone(line: bytes) -> bool:
     """Return True for a line that is a message, or several, and nothing else."""
     values, spoiled = slow_loads(line)
-    if len(values) == 1 and type(values[0]) is list:
-        return _is_batch(values[0])
+    if len(values) == 1 and _is_batch(values[0]):
+        values = values[0]
     good = not any(isinstance(_checked(value), Malformed) for value in values)
     return bool(values) and good and not spoiled
+
+
+def _message_behind(lines: list[bytes]) -> int:
+    """Return where the lines begin that are a message together, at the end of others.
+
+    The number of lines if there is none. Only the last places are looked at where one may begin.
+    """
+    places = [at for at in range(1, len(lines)) if begins_object(lines[at])]
+    for at in reversed(places[-_PLACES:]):
+        if _is_alone(b"\n".join(lines[at:]).strip()):
+            return at
+    return len(lines)
 
 
 def _checked(value: Any) -> Message | Malformed:
@@ -483,6 +525,8 @@ def _checked(value: Any) -> Message | Malformed:
         return _invalid(None, "not an object")
     id = value.get("id")
     if not is_id(id):
+        if type(value.get("method")) is str and value["method"] in CANCELS:  # it needs no id
+            return {name: value[name] for name in value if name != "id"}
         answers = "method" not in value and ("result" in value or "error" in value)
         meant = id[0] if answers and type(id) is list and len(id) == 1 else None
         reason = "the id is neither a string nor a number"
@@ -502,9 +546,13 @@ def _answers(value: Message) -> bool:
     return value.get("result") is not None or value.get("error") is not None
 
 
-def repeats_method(message: Message) -> bool:
-    """Return True for an answer that has the method of its request, too."""
-    return message.get("params") is None and _answers(message)
+def repeats_method(message: Message, asked: str, *, strict: bool) -> bool:
+    """Return True for an answer that has the method of its request, too, which was `asked`.
+
+    If it is not read strictly, it may have another one in its place, but no parameters then.
+    """
+    same = message["method"] == asked
+    return _answers(message) and (same or (not strict and message.get("params") is None))
 
 
 def known_id(id: RequestId, known: Container[RequestId]) -> RequestId:
@@ -530,10 +578,14 @@ def is_id(value: object) -> TypeGuard[RequestId]:
     return type(value) in _ID_TYPES
 
 
+#: members under which a request is named.
+_OF_REQUESTS: Final = ("requestId", "request_id", "id")
+
+
 def withdrawn(params: object) -> object:
     """Return the id of the request that a `$/cancel_request` names, UNSET if it names none."""
     named = as_object(params)
-    return named.get("requestId", named.get("id", UNSET))
+    return next((named[name] for name in _OF_REQUESTS if name in named), UNSET)
 
 
 def without_id(meant: RequestId = None) -> Malformed:

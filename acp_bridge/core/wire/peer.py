@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from acp_bridge.core.protocol import CANCEL_REQUEST, ErrorCode
 from acp_bridge.core.wire import jsonrpc
 from acp_bridge.core.wire.jsonrpc import (
+    CANCELS,
     UNSET,
     Answer,
     Decoder,
@@ -102,9 +103,10 @@ class Peer:
         #: sends a line in the place of `send`. It gets what the line is about, too: the parameters
         #: of the message, or of the request and the result that answers it; None if nothing.
         self.send_about: Callable[[bytes, object], None] | None = None
-        #: by id, the parameters of the other side's requests, and ours with their parameters.
+        #: by id, the parameters of the other side's requests, and ours with their parameters and
+        #: methods.
         self._calls: dict[RequestId, object] = {}
-        self._asked: dict[RequestId, tuple[Callable[[Answer], None], object]] = {}
+        self._asked: dict[RequestId, tuple[Callable[[Answer], None], object, str]] = {}
         self._last_id = 0
         #: a notification was sent since the last request: the other side may answer that, too.
         self._notified = False
@@ -180,10 +182,14 @@ class Peer:
             self._on_request(message)
 
     def _on_request(self, message: Message) -> None:
-        if jsonrpc.repeats_method(message) and self._known(message["id"]) in self._asked:
+        asked, strict = self._asked.get(self._known(message["id"])), self._answer_malformed
+        if asked and jsonrpc.repeats_method(message, asked[2], strict=strict):
             self._on_answer(message)
             return
         call = Call(message["id"], message["method"], message.get("params", UNSET))
+        if call.id in self._calls and call.method in CANCELS:  # answered once, with that request
+            self._handler.on_notification(call.method, call.params)
+            return
         if call.id in self._calls:
             self._warn("a request id was used again while in flight", call.id)
             text = "Invalid request: the id is in flight already"
@@ -272,7 +278,7 @@ class Peer:
             on_answer(Err(self._closed))
             return request_id
         line = encode(jsonrpc.request(request_id, method, params))
-        self._asked[request_id] = on_answer, params
+        self._asked[request_id] = on_answer, params, method
         self._notified = False
         self._emit(line, params)
         return request_id

@@ -27,6 +27,11 @@ def begins_message(line: bytes) -> bool:
     return _MESSAGE.match(line.removeprefix(BOM)) is not None
 
 
+def begins_object(line: bytes) -> bool:
+    """Return True for a line with which an object may begin."""
+    return _OBJECT.match(line.removeprefix(BOM)) is not None
+
+
 class Spread:
     """The lines of an object that has begun and has not ended."""
 
@@ -52,7 +57,7 @@ class Spread:
     def begin(self, line: bytes) -> bool:
         """Keep a line and return True if an object begins with it that it does not end."""
         self._depth, self._in_text = 0, False
-        if not _OBJECT.match(line.removeprefix(BOM)) or self.add(line):
+        if not begins_object(line) or self.add(line):
             self.take()
         return self.begun
 

@@ -78,7 +78,7 @@ async def test_such_a_stop_of_a_client_without_a_session_ends_nothing(tmp_path: 
 
 @pytest.mark.hazard("C1")
 @pytest.mark.parametrize("method", ["$/cancel_request", "$/cancelRequest"])
-@pytest.mark.parametrize("name", ["requestId", "id"])
+@pytest.mark.parametrize("name", ["requestId", "id", "request_id"])
 @pytest.mark.parametrize("form", [int, str])
 async def test_a_cancel_of_the_prompt_s_request_is_a_stop_however_it_is_spelled(
     tmp_path: Path, method: str, name: str, form: Any
@@ -92,5 +92,43 @@ async def test_a_cancel_of_the_prompt_s_request_is_a_stop_however_it_is_spelled(
 async def test_a_cancel_of_no_open_request_ends_nothing(tmp_path: Path, params: Any) -> None:
     async with busy(tmp_path) as here:
         here.first.notify("$/cancelRequest", params)
+        await here.first.handled()
+        assert not here.cancelled
+
+
+SPELLED = [
+    "Session/Cancel",
+    "session/cancel ",
+    "/session/cancel",
+    "session.cancel",
+    "sessionCancel",
+]
+
+
+@pytest.mark.hazard("C1")
+@pytest.mark.parametrize("method", [*SPELLED, "session/cancel\u200b", "session_cancel"])
+@pytest.mark.parametrize("asks", [False, True])
+async def test_a_stop_is_known_in_any_spelling_of_its_method(
+    tmp_path: Path, method: str, *, asks: bool
+) -> None:
+    async with busy(tmp_path) as here:
+        if asks:
+            assert await here.first.ask(method, {"sessionId": here.id}) is None
+        else:
+            here.first.notify(method, {"sessionId": here.id})
+        await stopped(here)
+
+
+@pytest.mark.hazard("C1")
+async def test_a_cancel_of_a_session_that_names_no_request_is_a_stop(tmp_path: Path) -> None:
+    async with busy(tmp_path) as here:
+        here.first.notify("$/cancel_request", {"sessionId": here.id})
+        await stopped(here)
+
+
+@pytest.mark.parametrize("method", ["session/canceled", "cancel", "session/cancel/x", "session/"])
+async def test_what_is_not_the_method_of_a_stop_ends_nothing(tmp_path: Path, method: str) -> None:
+    async with busy(tmp_path) as here:
+        here.first.notify(method, {"sessionId": here.id})
         await here.first.handled()
         assert not here.cancelled

@@ -479,6 +479,11 @@ async def test_a_flat_answer_that_names_one_offered_option_chooses_it(
         selects("yes", optionId="no"),
         selects("yes", error="denied"),
         {"outcome": {"outcome": "selected", "optionId": "yes", "cancelled": True}},
+        selects("yes", isCancelled=True),
+        selects("yes", approved=False),
+        selects("yes", kind="reject_once"),
+        {"outcome": {"outcome": "selected", "optionId": "yes", "action": "Cancel"}},
+        {"outcome": {"outcome": "cancelled", "option_id": "yes", "x": 1}, "selected": "yes"},
         -32602,
         -32601,
     ],
@@ -497,6 +502,7 @@ async def test_an_answer_that_is_not_understood_allows_nothing_and_is_told(
             assert given == odd
         else:
             said = given["outcome"]
+            assert "yes" not in str(given)  # an agent may look at the option alone
             assert said["outcome"] == "cancelled" or said == selects("no")["outcome"]
             assert cancels or said in ({"outcome": "cancelled"}, selects("no")["outcome"])
         if not cancels:

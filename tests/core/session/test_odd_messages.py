@@ -313,6 +313,25 @@ async def test_figures_and_titles_have_the_types_of_version_1(tmp_path: Path) ->
         agent = await here.agent()
         says(agent, state("usage_update", used=5.0, size="200000", x=[1]))
         assert here.updates() == [state("usage_update", used=5, size=200000, x=[1])]
+        says(
+            agent, state("usage_update", used=2, size=3, cost={"amount": "1.5", "currency": "USD"})
+        )
+        says(agent, state("usage_update", used=3, size=3, cost={"amount": 1.5, "currency": "USD"}))
+        one, two = here.updates()[-2:]
+        assert (one["used"], "cost" in one, two["cost"]["amount"]) == (2, False, 1.5)
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.parametrize("odd", [-1, 2**64, 10**400, float("inf"), 1.5, True, "many", [1]])
+@pytest.mark.parametrize("name", ["used", "size"])
+async def test_tokens_that_are_no_number_of_version_1_are_not_shown(
+    tmp_path: Path, odd: object, name: str
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        says(agent, state("usage_update", **{"used": 1, "size": 2, name: odd}))
+        says(agent, state("usage_update", used=1, size=2))
+        assert here.updates() == [state("usage_update", used=1, size=2)]
         says(agent, state("session_info_update", title=5, updatedAt={}, x=1))
         assert here.updates()[-1] == state("session_info_update", title=None, updatedAt=None, x=1)
 
