@@ -44,11 +44,16 @@ _SWITCH: Final = re.compile(r"\w+=(\d*|y|n|yes|no|true|false|on|off)")
 _TEXTS_OF_PRINTF: Final = re.compile(r"(?:[^%]|%%|%-?\d*(?:\.\d+)?[sb])*", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _COMPARES: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
-_ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)+/)"
-_PART: Final = r"(?:[^\\\n{0}]|\\[^\n])*"
+#: a piece of a regular expression: in a bracket, some seds take the sign that ends it for a letter.
+_PIECE: Final = r"[^[\\\n{0}]|\\[^\n]|\[\^?+\]?+(?:\[:\w+:\]|[^][\\\n{0}])*\]"
+_SOUGHT: Final = f"(?:{_PIECE})*"
+_PUT: Final = r"(?:[^\\\n{0}]|\\[^\n])*"
+_ADDRESS: Final = rf"(?:\d+|\$|/(?:{_PIECE.format('/')})+/)"
 _SED: Final = re.compile(
     rf"(?:\d+(?:,[\d$]+)?[pd];)*(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?!?)?(?:[pd=q]|"
-    + "|".join(rf"s\{by}(?:{_PART.format(by)}\{by}){{2}}[gpI0-9]*" for by in "/,#|")
+    + "|".join(
+        rf"s\{by}{_SOUGHT.format(by)}\{by}{_PUT.format(by)}\{by}[gpI0-9]*" for by in "/,#|"
+    )
     + ")"
 )
 
