@@ -51,9 +51,7 @@ _PUT: Final = r"(?:[^\\\n{0}]|\\[^\n])*"
 _ADDRESS: Final = rf"(?:\d+|\$|/(?:{_PIECE.format('/')})+/)"
 _SED: Final = re.compile(
     rf"(?:\d+(?:,[\d$]+)?[pd];)*(?:{_ADDRESS}(?:,(?:{_ADDRESS}|\+\d+))?!?)?(?:[pd=q]|"
-    + "|".join(
-        rf"s\{by}{_SOUGHT.format(by)}\{by}{_PUT.format(by)}\{by}[gpI0-9]*" for by in "/,#|"
-    )
+    + "|".join(rf"s\{by}{_SOUGHT.format(by)}\{by}{_PUT.format(by)}\{by}[gpI0-9]*" for by in "/,#|")
     + ")"
 )
 

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
 from acp_bridge.features.rules.definitions import PATHS, Action, Place, Rule, Tool
@@ -20,8 +21,26 @@ from acp_bridge.features.rules.programs import base
 _FORGIVEN = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*):/*")
 #: an address that every program reads alike.
 _PLAIN = re.compile(r"https?://[^/%\s?#]+([/?#]\S*)?", re.IGNORECASE)
-#: how many words of options before a subcommand are looked at.
+#: how many words are looked at that may be options between those of a rule, where it is not known
+#: at which word a command begins.
 _MOST_OPTIONS = 24
+#: programs of which each word may name a target.
+_BUILDERS = frozenset({"make", "gmake", "ninja", "gradle", "gradlew", "mvn", "mvnw"})
+#: the short options that are long ones, by program.
+_SHORTER_OF = """
+git: --all=-a --delete=-d --force=-f --interactive=-i --no-verify=-n
+rm cp mv ln: --force=-f --interactive=-i --recursive=-r
+chgrp chmod chown: --recursive=-r
+docker podman nerdctl: --all=-a --force=-f --interactive=-i --volume=-v --volumes=-v
+npm pnpm: --global=-g
+curl: --data=-d --output=-o --request=-x --upload-file=-t
+wget: --output-document=-o
+"""
+_SHORTER = {
+    name: dict(pair.split("=") for pair in row.partition(":")[2].split())
+    for row in _SHORTER_OF.strip().splitlines()
+    for name in row.partition(":")[0].split()
+}
 #: short options of a pattern.
 _SHORT = re.compile(r"-[A-Za-z]+")
 #: how many words of a command are compared for a refusal: in a line that is not understood each
@@ -104,8 +123,9 @@ class Ruleset:
         if not found:
             return None
         given = (word, *words[at + 1 : at + _MOST_WORDS])
-        forms = [given, *_without_options(given)]
-        return next((rule for rule in found if _may_be(rule.pattern, forms)), None)
+        forms = [given, *_targets(given)] if name in _BUILDERS else [given]
+        most = _MOST_OPTIONS if at else _MOST_WORDS
+        return next((rule for rule in found if _may_be(rule.pattern, forms, most)), None)
 
     def refusing_expanded(
         self, action: Action, words: Sequence[str], expands: Collection[int]
@@ -123,7 +143,7 @@ class Ruleset:
             for at, word in enumerate(words):
                 found = filter(names_of(word).fullmatch, named) if at in expands else ()
                 given += list(found) or [word]
-            if given != list(words) and _may_be(rule.pattern, [given, *_without_options(given)]):
+            if given != list(words) and _may_be(rule.pattern, [given]):
                 return rule
         return None
 
@@ -160,30 +180,56 @@ def named_by(rule: Rule) -> tuple[str, ...]:
     return _words(rule.pattern) if rule.pattern else ()
 
 
-def _may_be(pattern: str, forms: Sequence[Sequence[str]]) -> bool:
-    """Return True if a pattern names a command in one of these forms, however options stand."""
+def _may_be(pattern: str, forms: Sequence[Sequence[str]], most: int = _MOST_WORDS) -> bool:
+    """Return True if a pattern names a command in one of these forms, however options stand.
+
+    `most`: how many words are compared where options may stand between those of the pattern.
+    """
     first, *rest = _words(pattern)
     given = (first.casefold(), *rest)
     whole = glob(pattern.casefold()) if not rest and "*" in first else None
     for words in forms:
-        for each in (words, (base(words[0]), *words[1:])):
+        for each in dict.fromkeys((tuple(words), (base(words[0]), *words[1:]))):
             if whole is not None and whole.fullmatch(" ".join(each).casefold()):
                 return True
-            if whole is None and (_is_like(given, each) or _has_options(given, each)):
+            if whole is None and (_is_among(given, each, most) or _has_options(given, each, most)):
                 return True
     return False
 
 
-def _without_options(words: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Give a command without the options before its subcommand: `git -C x push` is `git push`."""
-    for at in range(1, min(len(words), _MOST_OPTIONS)):
-        if at > 1:
+def _targets(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Give a command with each of its targets as the first: `make test deploy` is `make deploy`."""
+    end = words.index(";") if ";" in words else len(words)  # of a line that is not known
+    for at in range(2, min(end, _MOST_OPTIONS)):
+        if not words[at].startswith("-") and "=" not in words[at]:
             yield (words[0], *words[at:])
-        if not any(each.startswith("-") for each in words[max(at - 1, 1) : at + 1]):
-            return
 
 
-def _has_options(pattern: Sequence[str], words: Sequence[str]) -> bool:
+def _is_among(pattern: Sequence[str], words: Sequence[str], most: int) -> bool:
+    """Return True if words are those of a pattern, perhaps with options and their values between.
+
+    `git -C x push` is `git push`, and `gh pr -R x merge` is `gh pr merge`.
+    """
+    # how many words of the pattern were found, and if the next one may be the value of an option.
+    states = {(0, False)}
+    for at, word in enumerate(words[:most]):
+        before, states = states, set()
+        for found, valued in before:
+            if pattern[found : found + 1] == ("*",) and _is_like(pattern[found:], words[at:]):
+                return True
+            if found < len(pattern) and glob(pattern[found]).fullmatch(word):
+                states.add((found + 1, False))
+            option = at and word[:1] in ("-", "+")
+            if option and not (word == "--" and "".join(pattern[found:][:1]).startswith("-")):
+                states.add((found, word[0] == "-" and word != "--" and "=" not in word))
+            elif valued and not option:
+                states.add((found, False))
+        if not states:
+            return False
+    return len(words) <= most and any(_is_like(pattern[found:], ()) for found, _ in states)
+
+
+def _has_options(pattern: Sequence[str], words: Sequence[str], most: int) -> bool:
     """Return True if a command has the options of a pattern, wherever they stand.
 
     `rm -rf x` is also `rm -fr x`, `rm x -r -f` and `rm --recursive --force x`.
@@ -194,14 +240,46 @@ def _has_options(pattern: Sequence[str], words: Sequence[str]) -> bool:
     words = words[: words.index(";")] if ";" in words else words  # of a line that is not known
     end = words.index("--") if "--" in words else len(words)
     given = [word.casefold() for word in words[1:end] if word.startswith("-")]
-    letters = set("".join(each[2:3] if each.startswith("--") else each for each in given))
+    short = set("".join(each for each in given if not each.startswith("--")))
+    letters = short | set("".join(each[2:3] for each in given if each.startswith("--")))
     names = {each.partition("=")[0] for each in given}
     for each in wanted:
-        if not (each in names or (_SHORT.fullmatch(each) and letters.issuperset(each[1:]))):
+        bundled = _SHORT.fullmatch(each) and letters.issuperset(each[1:])
+        if not (each in names or bundled or not short.isdisjoint(_shorter(words[0], each)[1:])):
             return False
-    plain = [word for word in pattern if not word.startswith("-")]
+    plain = tuple(word for word in pattern if not word.startswith("-"))
     others = [word for word in words[1:end] if not word.startswith("-")]
-    return _is_like(plain, (words[0], *others, *words[end + 1 :]))
+    all_words = (*words[:end], *words[end + 1 :])
+    if _is_like(plain, (words[0], *others, *words[end + 1 :])):
+        return True
+    return any(_is_among(each, all_words, most) for each in (plain, _apart(pattern, words[:end])))
+
+
+def _shorter(program: str, option: str) -> str:
+    """Return the short option that is a program's long one; empty: none is known."""
+    return _SHORTER.get(base(program), {}).get(option, "")
+
+
+def _apart(pattern: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a pattern without options, and without their values that words have.
+
+    `gh api -X DELETE` is also `gh api x -X DELETE`.
+    """
+    given_pairs = (pair for pair in pairwise(words) if pair[0].startswith("-"))
+    pairs = {(before.casefold(), word.casefold()) for before, word in given_pairs}
+    whole = {word.casefold() for word in words}
+    found = list(pattern[:1])
+    for before, word in pairwise(pattern):
+        option, value = before.casefold(), word.casefold()
+        known = [option, *filter(None, [_shorter(words[0], option)])] if option[:1] == "-" else []
+        given = any(
+            not whole.isdisjoint((each + value, f"{each}={value}"))
+            or any(one.endswith(each.lstrip("-")) and two == value for one, two in pairs)
+            for each in known
+        )
+        if not word.startswith("-") and not (given and "*" not in word):
+            found.append(word)
+    return tuple(found)
 
 
 def _is_like(pattern: Sequence[str], words: Sequence[str]) -> bool:

@@ -66,3 +66,81 @@ def test_an_allow_takes_options_as_they_are_written() -> None:
     assert of_command(text, "ls -la x") == "allow"
     assert of_command(text, "ls -al x") == "ask"
     assert of_command(text, "git -C x status") == "ask"
+
+
+REFUSED = """
+default = "ask"
+deny = [
+  "Bash(docker compose down *)", "Bash(gh pr merge *)", "Bash(npm run deploy *)",
+  "Bash(git remote add *)", "Bash(cargo publish *)", "Bash(docker run --privileged *)",
+  "Bash(docker compose rm --volumes *)", "Bash(gh api -X DELETE *)", "Bash(docker run -v /:/ *)",
+  "Bash(git push --force *)", "Bash(git clean --force *)", "Bash(rm --recursive *)",
+  "Bash(git branch --delete *)", "Bash(npm install --global *)", "Bash(make deploy *)",
+]
+ask = ["Bash(git commit --amend *)"]
+allow = ["Bash"]
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # options, with their values, between the words of a command
+        "docker compose -f x.yml down",
+        "docker --context x compose --file=x.yml -p y down -v",
+        "gh pr -R a/b merge 1",
+        "npm run -s deploy",
+        "npm run -- deploy",
+        "git remote -v add x y",
+        "cargo +nightly publish",
+        "docker compose -f x.yml rm web --volumes",
+        # an option with its value stands elsewhere
+        "gh api repos/x -X DELETE",
+        "gh api repos/x -XDELETE",
+        "gh api repos/x -X=DELETE --silent",
+        "docker run --name x -v /:/ image",
+        # a short option for a long one
+        "git push -f",
+        "git push -fu origin main",
+        "git push origin main -f",
+        "git clean -dfx",
+        "rm -R x",
+        "git branch -D x",
+        "npm install x -g",
+        # a further target
+        "make test deploy",
+        "make -j4 test deploy V=1",
+    ],
+)
+def test_a_refusal_is_found_wherever_options_and_their_values_stand(command: str) -> None:
+    assert of_command(REFUSED, command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker compose -f x.yml up",
+        "docker compose -f down.yml up",
+        "gh pr view merge",
+        "npm run test -- deploy",
+        "git remote show add",
+        "git commit -am x",
+        "git push origin feature",
+        "git push --follow-tags",
+        "git branch -a",
+        "npm install x",
+        "gh api repos/x -X GET",
+        "docker run -p 80:80 image",
+        "rm -f x",
+        "make test",
+        "make test -f deploy.mk",
+        "docker run -v x:/ image",
+    ],
+)
+def test_a_refusal_is_not_of_what_only_has_its_words_or_letters(command: str) -> None:
+    assert of_command(REFUSED, command) != "deny"
+
+
+def test_a_refusal_is_found_behind_any_number_of_options() -> None:
+    assert of_command(RULES, f"git {'-P ' * 100}push") == "deny"
+    assert of_command(REFUSED, f"docker compose {'-f x ' * 100}down") == "deny"
