@@ -44,6 +44,8 @@ _SWITCH: Final = re.compile(r"\w+=(\d*|y|n|yes|no|true|false|on|off)")
 _TEXTS_OF_PRINTF: Final = re.compile(r"(?:[^%]|%%|%-?\d*(?:\.\d+)?[sb])*", re.DOTALL)
 _NUMBER: Final = re.compile(r"-?\d+(?:\.\d+)?")
 _COMPARES: Final = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+#: jq reads the file of another module, and of any name.
+_OF_JQ: Final = re.compile(r"(?<![\w.$\"])(?:import|include)\b")
 #: a piece of a regular expression: in a bracket, some seds take the sign that ends it for a letter.
 _PIECE: Final = r"[^[\\\n{0}]|\\[^\n]|\[\^?+\]?+(?:\[:\w+:\]|[^][\\\n{0}])*\]"
 _SOUGHT: Final = f"(?:{_PIECE})*"
@@ -73,8 +75,8 @@ def objection(command: Command, own: int = 1, outside: Outside = lambda _path, _
         return found
     if name not in _PROGRAMS:
         return ""
-    leads_away = {"git": _HELPER, "tar": _HOST}.get(name)
-    if leads_away and (found := next((each for each in words[own:] if leads_away.match(each)), "")):
+    leads_away = {"git": _HELPER.match, "tar": _HOST.match, "jq": _OF_JQ.search}.get(name)
+    if leads_away and (found := next((each for each in words[own:] if leads_away(each)), "")):
         return found
     count, row = _row((name, *words[1:]))
     if row is None:

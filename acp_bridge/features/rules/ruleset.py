@@ -123,7 +123,7 @@ class Ruleset:
         if not found:
             return None
         given = (word, *words[at + 1 : at + _MOST_WORDS])
-        forms = [given, *_targets(given)] if name in _BUILDERS else [given]
+        forms = [given, *_targets(given)] if name in _BUILDERS and not at else [given]
         most = _MOST_OPTIONS if at else _MOST_WORDS
         return next((rule for rule in found if _may_be(rule.pattern, forms, most)), None)
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.hazard("A1")
 ALLOWS = """allow = ["Bash(git *)", "Bash(sed *)", "Bash(sort *)", "Bash(npm *)", "Bash(find *)",
  "Bash(tar *)", "Bash(man *)", "Bash(python3 *)", "Bash(node *)", "Bash(make *)", "Bash(pytest *)",
  "Bash(uniq *)", "Bash(file *)", "Bash(rg *)", "Bash(echo *)", "Bash(cargo *)", "Bash(go *)",
- "Bash(perl *)", "Bash(docker *)", "Bash(gh *)", "Bash(deno *)",
+ "Bash(perl *)", "Bash(docker *)", "Bash(gh *)", "Bash(jq *)", "Bash(deno *)",
  "Bash(yarn *)", "Bash(bun *)", "Bash(pnpm *)", "Bash(mvn *)", "Bash(dotnet *)", "Bash(test *)",
  "Bash(printf *)", "Bash(mine *)", "Bash(xxd *)", "Bash(zip *)", "Bash(split *)"]"""
 
@@ -61,6 +61,7 @@ ALLOWS = """allow = ["Bash(git *)", "Bash(sed *)", "Bash(sort *)", "Bash(npm *)"
         "sed 's/[[:space:]]*$//' x",
         "sed -n '/^[]a-z]/,/[^0-9]$/p' x",
         "sed 's#[/]#[#g' x",
+        "jq '.imports | .include, .\"import\"' x",
         "git log --topo-order --source -L 1,2:f",
         "git diff --histogram -M --function-context",
         "git rev-parse --abbrev-ref @{u}",
@@ -117,6 +118,9 @@ def test_what_is_known_to_be_harmless_is_allowed_by_a_prefix(command: str) -> No
         "sed '1p;s/a/b/w x' y",
         "sed -e '1e x' y",
         "sed -n -e 1p -e 'w x' y",
+        # jq reads x.json from anywhere
+        "jq -n 'import \"./x\" as $x; $x'",
+        "jq 'include \"/x\"; .' y",
         # to GNU sed the bracket holds the slash: the address ends later, and `e` or `w` follows
         "sed '/[/s/]/e rm x;: /p' y",
         "sed -n '/[/s/]/w x/p' y",
