@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,25 @@ _BEFORE_PROGRAMS: Final = (
 )
 #: what may stand between those and the program.
 _OF_WRAPPERS: Final = re.compile(r"-(?!\w*[ce]$).*|\d+[smhd]?", re.DOTALL)
+_OF_SHELLS: Final = re.compile(r"[-+]\w*[oO]|--rcfile|--init-file")
+_OF_MODULES: Final = re.compile(r"-[IrWX]|--require|--import|--loader")
+#: options of those words of which the value stands behind them, in a word of its own.
+_VALUED: Final = {
+    **dict.fromkeys(_INTERPRETERS, _OF_MODULES),
+    **dict.fromkeys(_SHELLS, _OF_SHELLS),
+    "env": re.compile(r"-\w*[uCS]|--unset|--chdir"),
+    "exec": re.compile(r"-\w*a"),
+    "ionice": re.compile(r"-\w*[cnpPu]|--class|--classdata"),
+    "nice": re.compile(r"-n|--adjustment"),
+    "stdbuf": re.compile(r"-[ioe]|--input|--output|--error"),
+    "sudo": re.compile(r"-\w*[ugpChrtTDR]|--user|--group|--chdir"),
+    "doas": re.compile(r"-\w*[uC]"),
+    "time": re.compile(r"-\w*[fo]"),
+    "timeout": re.compile(r"-\w*[sk]|--signal|--kill-after"),
+    "xargs": re.compile(r"-\w*[aEdILnPs]"),
+}
+#: programs that lead to the folder that stands behind them.
+_MOVING: Final = frozenset({"cd", "chdir", "pushd"})
 #: programs of which all words are a text that the shell runs.
 _EVALUATING: Final = frozenset({"eval", "trap"})
 _OF_A_SHELL: Final = re.compile(r"-\w*c")
@@ -56,6 +75,13 @@ _NAMED: Final = re.compile(r"(?<![\w$])(?<!\$\{)\w+")
 _VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\}|([@*])|([?$!#-]))")
 _BRACES: Final = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _ADDRESS: Final = re.compile(r"[A-Za-z][\w+.-]*://")
+_COMMENT: Final = re.compile(r"(?<![^\s;|&()])#.*")
+#: in dash, this ends at the first quote.
+_ESCAPING: Final = re.compile(r"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+#: a text for a program's stdin, in which quotes are letters as others.
+_HEREDOC: Final = re.compile(
+    r"<<-?[ \t]*\\?(['\"]?)(\w+)\1[^\n]*\n(.*?)^\t*\2$", re.DOTALL | re.MULTILINE
+)
 
 
 def made_name(
@@ -67,9 +93,24 @@ def made_name(
     is a folder of the project.
     """
     text = shlex.join(command) if isinstance(command, tuple) else command.replace(_MADE, "")
-    scan = _Scan(text, frozenset(known).difference(_NAMED.findall(text)))
-    scan.script("")
-    return next((each.text for each in scan.pieces if each.may_name(is_folder)), "")
+    known = frozenset(known).difference(_NAMED.findall(text))
+    for reading in dict.fromkeys((text, *_without_quotes_of_texts(text))):
+        scan = _Scan(reading, known)
+        scan.script("")
+        if found := next((each.text for each in scan.pieces if each.may_name(is_folder)), ""):
+            return found
+    return ""
+
+
+def _without_quotes_of_texts(text: str) -> Iterator[str]:
+    """Give a command without its comments, and without the quotes in what it gives to be read."""
+
+    def bare(found: re.Match[str]) -> str:
+        return re.sub(r"['\"]", "", found[0])
+
+    yield _ESCAPING.sub("$'.'", text)
+    uncommented = _COMMENT.sub("", text)
+    yield from (uncommented, _HEREDOC.sub(bare, text), _HEREDOC.sub(bare, uncommented))
 
 
 @dataclass(slots=True)
@@ -120,7 +161,9 @@ class _Simple:
     wrapped: bool = False
     #: the last program that was named.
     name: str = ""
-    #: the next piece is a file that the program runs; or a text, which is a shell's.
+    #: the next piece is the value of an option of the program before it.
+    valued: bool = False
+    #: the next piece is a file that the program runs, or a folder; or a text, which is a shell's.
     value: bool = False
     text: bool = False
     #: what a shell runs as one text, once the command has ended.
@@ -136,14 +179,17 @@ class _Simple:
         if self.name in _EVALUATING or (self.text and not piece.literal.startswith("-")):
             self.texts.append(piece.script)
             self.text = False
-        self.value = False
-        if self.program:
+        self.value = self.value and self.name in _MOVING and piece.literal.startswith("-")
+        valued, self.valued = self.valued, False
+        if self.program and not valued:
             own = self.wrapped and _OF_WRAPPERS.fullmatch(piece.literal)
             assigns = _ASSIGNMENT.match(piece.text)
             if not (assigns or piece.literal.startswith("-") or (own and self.wrapped)):
                 self.name = piece.name
             self.wrapped = bool(own) or piece.name in _BEFORE_PROGRAMS
             self.program = bool(self.wrapped or assigns)
+            self.valued = bool(own and _takes_value(self.name, piece.literal))
+            self.value = self.name in _MOVING
         if self.name in _SHELLS and _OF_A_SHELL.fullmatch(piece.literal):
             self.text = True
         elif piece.literal in _EXECUTES:
@@ -162,6 +208,11 @@ class _Simple:
             found = bool(re.match(rf"-\w*?[{letters}]", before))
             self.value = bool(re.fullmatch(rf"-\w*?[{letters}]", piece.literal))
         piece.is_program = piece.is_program or found
+
+
+def _takes_value(name: str, option: str) -> bool:
+    """Return True for an option of a program of which the value is the next word."""
+    return name in _VALUED and _VALUED[name].fullmatch(option) is not None
 
 
 @dataclass(slots=True)
@@ -213,6 +264,8 @@ class _Scan:
                 continue
             if not quoted and (char in f"{_BREAKS} \t<>" or char == end):
                 break
+            if self._is_made(begin, quoted=quoted):
+                piece.made()
             if char == '"':
                 quoted, self.at = not quoted, self.at + 1
             elif char == "'" and not quoted:
@@ -232,6 +285,11 @@ class _Scan:
                 self._literal(piece, self.at + 1)
         piece.text = self.text[begin : self.at].replace(_MADE, "")
         return piece
+
+    def _is_made(self, begin: int, *, quoted: bool) -> bool:
+        """Return True for `$'...'`, and for `~+` where a piece begins."""
+        here = self.text[self.at : self.at + 2]
+        return not quoted and (here == "$'" or (self.at == begin and here in ("~+", "~-")))
 
     def _quoted(self, piece: _Piece) -> None:
         """Read a text in single quotes."""

@@ -36,6 +36,10 @@ _BETWEEN: Final = re.compile(r"""[\s"'`;&|<>(){}=,:]+""")
 Mark = tuple[int, int, int, int]
 
 _VARIABLE: Final = re.compile(r"\$\{?\w+\}?/?")
+#: a bracket of a pattern of which shells and Python may not say the same.
+_BRACKET: Final = re.compile(r"\[(?![A-Za-z0-9_.]+\])[!^]?\]?(?:\[[:.=]\w+[:.=]\]|[^]])*\]")
+#: what options that are letters may begin with, up to where a value begins.
+_LETTERS: Final = re.compile(r"-[A-Za-z]{1,8}")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -221,10 +225,12 @@ def _named_by(folder: Path, hook: Hook) -> Iterator[str]:
     words = set(_words(hook))
     real = Path(os.path.realpath(folder))
     bases = {real}
-    for word in words:
-        place = Path(os.path.normpath(real / word))
+    for name in (name for word in words for name in _paths(real, word)):
+        place = Path(os.path.normpath(name))
         if place != real and place.is_dir() and place.is_relative_to(real):
             bases.add(place)
+        if len(bases) > MOST:
+            raise NotTrustable(f"its commands name more than {MOST} folders")
     for base in sorted(bases):
         for word in sorted(words):
             for name in _files(base, word):
@@ -235,11 +241,18 @@ def _named_by(folder: Path, hook: Hook) -> Iterator[str]:
                     yield str(path.relative_to(real))
 
 
-def _files(base: Path, word: str) -> Iterator[str]:
+def _paths(base: Path, word: str) -> Iterator[str]:
+    """Give a path, and those that a shell may put in the place of a pattern."""
     place = os.path.join(base, word)
     yield place
     if has_magic(word):
-        yield from iglob(place, recursive=True, include_hidden=True)
+        pattern = os.path.join(base, _BRACKET.sub("?", word))
+        yield from iglob(pattern, recursive=True, include_hidden=True)
+
+
+def _files(base: Path, word: str) -> Iterator[str]:
+    yield from _paths(base, word)
+    place = os.path.join(base, word)
     if os.path.isdir(place):
         yield from (os.path.join(place, name) for name in ("__main__.py", "__init__.py"))
     if _MODULE.fullmatch(word):  # python -m checks.style
@@ -250,10 +263,17 @@ def _files(base: Path, word: str) -> Iterator[str]:
 def _words(hook: Hook) -> Iterator[str]:
     texts = [hook.command] if isinstance(hook.command, str) else list(hook.command)
     for text in texts:
-        pieces = [text, os.path.expandvars(text)]
+        pieces = [text, os.path.expandvars(text), re.sub(r"\\\n|[\\\"']", "", text)]
         with suppress(ValueError):  # an open quote: the shell will not run it either
             pieces += map(os.path.expanduser, shlex.split(text, comments=False))
         for piece in pieces:
             bare = _VARIABLE.sub(" ", piece)
             for word in (piece.strip(), bare.strip(), *_BETWEEN.split(piece), *bare.split(" ")):
-                yield from (part for part in (word, *_BETWEEN.split(word)) if part)
+                for part in (word, *_BETWEEN.split(word)):
+                    yield from (name for name in (part, *_attached(part)) if name)
+
+
+def _attached(word: str) -> Iterator[str]:
+    """Give what may be the value of an option in the same word, as in `-Cchecks`."""
+    if found := _LETTERS.match(word):
+        yield from (word[at:] for at in range(2, min(found.end(), len(word) - 2) + 1))

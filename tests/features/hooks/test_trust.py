@@ -245,6 +245,17 @@ def test_a_data_folder_that_is_the_projects_has_its_hooks_once(place: Place) -> 
         "sh < tools/check.sh",
         "sh tools/../tools/check.sh",
         "echo 'open && tools/check.sh",
+        # quotes, comments and lines that are joined
+        "# don't\nsh too''ls/check.sh",
+        "sh too\\\nls/check.sh",
+        # patterns
+        "cd to*s && ./check.sh",
+        "sh tools/[^z]heck.sh",
+        "sh tools/[[:lower:]]heck.sh",
+        # right behind an option
+        "env -Ctools ./check.sh",
+        "bash --rcfile=x -ftools/check.sh",
+        "make -kftools/check.sh",
     ],
 )
 def test_a_file_counts_wherever_it_stands_in_a_command(place: Place, command: str) -> None:
@@ -260,6 +271,7 @@ def test_names_with_blanks_absolute_ones_and_modules_count_too(place: Place) -> 
     assert named(place, "'my tools/check it.sh'") == ["my tools/check it.sh"]
     assert named(place, f"sh {place.project}/checks/style.py") == ["checks/style.py"]
     assert "checks/style.py" in named(place, "python -m checks.style")
+    assert "checks/style.py" in named(place, "python -mchecks.style")
     assert named(place, "python app") == ["app/__main__.py"]
     listed = Hook(HookEvent.TURN_END, ("sh", "my tools/check it.sh"))
     assert trust.named_files(place.project, [listed]) == ["my tools/check it.sh"]
@@ -274,6 +286,17 @@ def test_a_name_behind_a_link_to_the_project_counts(place: Place) -> None:
 def test_what_lies_outside_does_not_count(place: Place) -> None:
     (place.home / "x.sh").write_text("")
     assert named(place, f"sh {place.home}/x.sh ../home/x.sh /bin/sh ~ . ..") == []
+
+
+def test_too_many_folders_to_which_a_command_may_go_can_not_be_trusted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trust, "MOST", 3)
+    for number in range(5):
+        (place.project / f"folder{number}").mkdir()
+    place.hooks("cd folder* && ls")
+    with pytest.raises(trust.NotTrustable, match="3 folders"):
+        place.trust()
 
 
 def test_what_is_too_much_to_be_looked_at_can_not_be_trusted(
@@ -367,6 +390,26 @@ def test_what_is_too_much_to_be_looked_at_can_not_be_trusted(
         ("sed -nf $f x", "$f"),
         ("sed --file $f x", "$f"),
         ("ls | sudo make -f $f", "$f"),
+        # where a quote is only a letter
+        ("# don't\nsh $f", "$f"),
+        ("ls # don't\nsh $f # can't", "$f"),
+        ("cat <<E\ndon't\nE\nsh $f\ncat <<E\ncan't\nE", "$f"),
+        ("x=$'\\''; sh $f # '", "$f"),
+        # other forms of what a shell puts in
+        ("sh $'checks/\\x61.sh'", "$'checks/\\x61.sh'"),
+        ("~+/checks/a.sh", "~+/checks/a.sh"),
+        # a folder to which a command goes
+        ("cd $d && ./a.sh", "$d"),
+        ("cd -- $d && ./a.sh", "$d"),
+        ('pushd "$(cat name)"; ./a.sh', '"$(cat name)"'),
+        # options with values before what a program runs
+        ("env -u X $f", "$f"),
+        ("timeout -s KILL 5 $f", "$f"),
+        ("bash -o errexit $f", "$f"),
+        ("exec -a x $f", "$f"),
+        ("stdbuf -o L sh $f", "$f"),
+        ("sudo -u me sh $f", "$f"),
+        ("python3 -W ignore $f", "$f"),
     ],
 )
 def test_hooks_that_name_a_file_which_only_their_shell_knows_are_not_trusted(
@@ -413,6 +456,12 @@ def test_hooks_that_name_a_file_which_only_their_shell_knows_are_not_trusted(
         "find . -name $x -exec ls {} \\;",
         "grep -f $x f",
         "tar -C $x -f $y",
+        "IFS=$'\\n'; echo $x",
+        'cd "$CLAUDE_PROJECT_DIR/checks" && ls $x',
+        "# it's\necho $x",
+        "cat <<E\nit's $x\nE",
+        "env -u X ls $x",
+        "python3 -u checks/a.py $x",
     ],
 )
 def test_other_things_that_a_shell_puts_in_are_left_alone(place: Place, command: str) -> None:
