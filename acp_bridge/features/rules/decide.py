@@ -212,6 +212,11 @@ class _Judged:
         of_paths = self._rules.of_paths(action)
         if of_paths and self._is_unclear():
             return of_paths[0]
+        hidden = [path for each in self._words for path in self._made_of(each, hidden=True)]
+        shown = [each for path in hidden for each in self._readings(path)]
+        for tool in {rule.tool for rule in of_paths} - {Tool.SEARCH} if shown else ():
+            if found := self._rules.naming(action, tool, shown, self._place):
+                return found
         rules = [rule for rule in of_paths if self._concerns(rule.tool)]
         names = {each.rpartition("/")[2] for each in self._patterns}
         for rule, name in product(rules, names):
@@ -238,11 +243,17 @@ class _Judged:
             wanted = tool is Tool.EDIT
             found += [each.path for each in self._redirects if each.writes or not wanted]
             for each in self._words:
-                found += [each.text, *((self._files_of(each.text) or ()) if each.is_glob else ())]
+                found += [each.text, *self._made_of(each, hidden=False)]
             found += [word for words in self._lines.raw for word in words]
             folder = self._call.cwd
             found += [os.path.join(folder, each) for each in found] if folder else []
         return list(dict.fromkeys(each for path in found for each in self._readings(path)))
+
+    def _made_of(self, word: Word, *, hidden: bool) -> list[str]:
+        """Return the files that a shell may put in place of a word; with False those that it surely
+        may, with True those that it only puts there where it is told to show what is hidden."""
+        made = (self._files_of(word.text) or ()) if word.is_glob else ()
+        return [path for path in made if paths.is_shown(path, word.text, self._place) is not hidden]
 
     def _concerns(self, tool: Tool) -> bool:
         """Return True if rules about this tool are compared with the paths that the call names."""

@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 
 _OPTION = re.compile(r"--?[A-Za-z].*")
-_NUMBER = re.compile(r"-[0-9]+")
+_NUMBER = re.compile(r"-[0-9]+[bckwMG]?")
 _SHORT = re.compile(r"-([A-Za-z]+)[0-9]*")
 _LETTERS = re.compile(r"-\[(\w+)\]")
 
@@ -168,7 +168,7 @@ jq: // ... -[cCeMnrsS] --arg --argjson --compact-output --exit-status --raw-outp
   --sort-keys --tab
 man: // ... -k -f --apropos --whatis
 printf: // ... --
-rg: // ... -g* -t* -T* -# -. -[aABcCeFgijlLmMnNoPqsStTuUvwxI] --after-context --before-context
+rg: // ... -g* -t* -T* -# -. -[aABcCeFgijlmMnNoPqsStTuUvwxI] --after-context --before-context
   --case-sensitive --color --column --context --count --count-matches --crlf --files
   --files-with-matches --files-without-match --fixed-strings --glob --heading --hidden --iglob
   --ignore-case --invert-match --json --line-buffered --line-number --max-columns --max-count

@@ -239,6 +239,15 @@ def expanded(word: str, place: Place) -> list[str] | None:
     return found
 
 
+def is_shown(path: str, word: str, place: Place) -> bool:
+    """Return True for one of the files of `expanded` that shells put there by themselves.
+
+    Where a name begins with a sign, they put hidden ones there only if they are told to.
+    """
+    names = zip(_absolute(word, place).split("/"), path.split("/"), strict=False)
+    return not any(name[:1] in ("*", "?", "[") and made.startswith(".") for name, made in names)
+
+
 def may_be_below(word: str, path: str, place: Place) -> bool:
     """Return True if a shell may replace a word with `*`, `?` or `[` by a path, or one below it."""
     names = _absolute(word, place).split("/")
@@ -252,10 +261,11 @@ def may_be_below(word: str, path: str, place: Place) -> bool:
 def may_be_named(pattern: str, name: str) -> bool:
     """Return True if a program's pattern of names may mean a name, or one of a rule's pattern.
 
-    A pattern that begins with a star, such as `*.py`, means no hidden names in particular.
+    A pattern that begins with a star, such as `*.py`, means no hidden names in particular: of
+    `.env*`, it may mean `.env` alone.
     """
-    if pattern.startswith("*") and name.startswith(".") and re.search(r"[*?\[]", name):
-        return False
+    if pattern.startswith("*") and name.startswith("."):
+        name = name.replace("*", "")
     mine, other = (_SIGNS.findall(each[-_LONGEST_NAME:].casefold()) for each in (pattern, name))
     seen, waiting = {(0, 0)}, [(0, 0)]
     while waiting:

@@ -411,6 +411,25 @@ def test_a_path_is_found_in_the_ways_in_which_git_and_grep_name_one(
     assert of_command(text, "git add '*.py' && rg -g '*.py' x", place(project)) == "allow"
 
 
+def test_a_pattern_that_begins_with_a_star_may_name_a_hidden_file_that_a_rule_names_so_far(
+    project: Path,
+) -> None:
+    text = 'deny = ["Read(**/.env*)"]\nallow = ["Bash"]'
+    for command in ("git log -p -- '*nv'", "rg -g '*env' x", "git grep x -- ':(glob)**/*nv'"):
+        assert of_command(text, command, place(project)) == "ask"
+    assert of_command(text, "git add '*.py' && rg -g '*.py' x", place(project)) == "allow"
+
+
+def test_a_star_stands_for_hidden_files_in_few_shells_so_a_person_is_asked(project: Path) -> None:
+    (project / ".env").touch()
+    text = 'deny = ["Read(**/.env*)"]\nallow = ["Bash"]'
+    for command in ("ls *", "wc -l *", "cat ./?env", "cat [.]env"):
+        assert of_command(text, command, place(project)) == "ask"
+    for command in ("cat .e*", "cat .??v"):
+        assert of_command(text, command, place(project)) == "deny"
+    assert of_command(text, "cat src/*", place(project)) == "allow"
+
+
 def test_a_folder_that_is_a_repository_without_its_name_is_guarded_as_one(project: Path) -> None:
     bare = project / "src" / "bare"
     for name in ("objects", "refs"):
