@@ -212,6 +212,8 @@ class _Judged:
         of_paths = self._rules.of_paths(action)
         if of_paths and self._is_unclear():
             return of_paths[0]
+        if of_paths and (above := self._of_a_folder_above(of_paths)):
+            return above
         hidden = [path for each in self._words for path in self._made_of(each, hidden=True)]
         shown = [each for path in hidden for each in self._readings(path)]
         for tool in {rule.tool for rule in of_paths} - {Tool.SEARCH} if shown else ():
@@ -222,6 +224,19 @@ class _Judged:
         for rule, name in product(rules, names):
             pattern = rule.pattern.rpartition("/")[2]
             if "**" not in pattern and paths.may_be_named(name, pattern):
+                return rule
+        return None
+
+    def _of_a_folder_above(self, rules: Iterable[Rule]) -> Rule | None:
+        """Return a rule that names something in a folder which the call changes as a whole."""
+        call, place = self._call, self._place
+        edits = Tool.EDIT in call.said and not call.commands
+        changed = list(call.paths) if edits else []
+        changed += [each.text for each in self._words if each.changes_below]
+        folders = {path for each in changed for path in self._readings(each)}
+        for rule in rules if folders else ():
+            fixed = paths.fixed(rule.pattern, place)
+            if any(paths.is_above(folder, fixed) for folder in folders):
                 return rule
         return None
 

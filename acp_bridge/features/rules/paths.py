@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -162,6 +163,20 @@ def is_above(path: str, folders: tuple[str, ...]) -> bool:
 def _begins(folders: tuple[str, ...]) -> tuple[str, ...]:
     """Return each folder in small letters, with a slash at its end."""
     return tuple(f"{each.rstrip('/')}/".casefold() for each in folders)
+
+
+@lru_cache(maxsize=1024)
+def fixed(pattern: str, place: Place) -> tuple[str, ...]:
+    """Return the paths with which a pattern begins, as far as no name in it is a pattern itself.
+
+    Empty for one that names files in every folder.
+    """
+    names = at_home(pattern, place.home).split("/")
+    end = next((at for at, name in enumerate(names) if re.search(r"[*?\[{]", name)), len(names))
+    begin = posixpath.normpath("/".join(names[:end])) if any(names[:end]) else ""
+    if not begin or begin.startswith("/"):
+        return (begin,) if begin else ()
+    return tuple(posixpath.join(folder, begin) for folder in {place.cwd, place.real or place.cwd})
 
 
 def _absolute(path: str, place: Place) -> str:

@@ -5,6 +5,7 @@ A call has few words and there may be many rules: no rule is looked at that can'
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -70,7 +71,7 @@ class Ruleset:
                 if "*" in first:
                     self._any_word[rule.action].append(rule)
                 else:
-                    name = first if rule.action is Action.ALLOW else first.casefold()
+                    name = first if rule.action is Action.ALLOW else base(first.casefold())
                     self._by_word.setdefault((rule.action, name), []).append(rule)
 
     def of(self, action: Action, tool: Tool) -> Sequence[Rule]:
@@ -114,9 +115,10 @@ class Ruleset:
     def refusing(self, action: Action, words: Sequence[str], at: int = 0) -> Rule | None:
         """Return a rule that refuses or asks about a command: also `/bin/rm` and `RM` are `rm`.
 
-        `at`: the place in `words` of the command's first word.
+        A rule that names a program by its path names it under every path: links and folders may
+        lead there. `at`: the place in `words` of the command's first word.
         """
-        word = words[at].casefold()
+        word = _plain(words[at].casefold())
         name = base(word)
         names = (word,) if word == name else (word, name)
         found = list(self._beginning(action, names, inside=at > 0))
@@ -170,7 +172,7 @@ class Ruleset:
             yield from self._by_word.get((action, name), ())
         for rule in self._any_word[action]:
             head = rule.pattern.lstrip("'\"").partition("*")[0]
-            head = head if action is Action.ALLOW else head.casefold()
+            head = head if action is Action.ALLOW else head.casefold().removeprefix("./")
             if any(name.startswith(head) for name in names) if head else not inside:
                 yield rule
 
@@ -186,6 +188,7 @@ def _may_be(pattern: str, forms: Sequence[Sequence[str]], most: int = _MOST_WORD
     `most`: how many words are compared where options may stand between those of the pattern.
     """
     first, *rest = _words(pattern)
+    first = _plain(first) if "*" in first else base(first)
     given = (first.casefold(), *rest)
     whole = glob(pattern.casefold()) if not rest and "*" in first else None
     for words in forms:
@@ -195,6 +198,11 @@ def _may_be(pattern: str, forms: Sequence[Sequence[str]], most: int = _MOST_WORD
             if whole is None and (_is_among(given, each, most) or _has_options(given, each, most)):
                 return True
     return False
+
+
+def _plain(program: str) -> str:
+    """Return a program's path without what changes nothing, such as `./`."""
+    return posixpath.normpath(program) if "/" in program else program
 
 
 def _targets(words: Sequence[str]) -> Iterator[Sequence[str]]:

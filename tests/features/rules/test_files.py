@@ -8,7 +8,7 @@ from acp_bridge.features.rules import config
 from acp_bridge.features.rules.config import BadRules
 from acp_bridge.features.rules.decide import example
 from acp_bridge.features.rules.definitions import Tool
-from tests.features.rules.judging import judged, of_path, place
+from tests.features.rules.judging import judged, of_command, of_path, place
 
 
 @pytest.mark.parametrize(
@@ -154,3 +154,23 @@ def test_further_rules_hold_for_one_agent_or_one_folder_alone() -> None:
     assert judged(text, make, place("/elsewhere"), "codex-acp").action == "ask"
     assert judged(text, ls, place("/home/me/src")).action == "deny"
     assert judged(text, ls, place("/home/me/srcs")).action == "allow"
+
+
+HELD = """
+deny = ["Edit(src/secret/**)", "Edit(conf/key.pem)", "Edit(**/.env)"]
+allow = ["Bash(rm *)", "Bash(mv *)", "Edit(src/**)", "Edit(conf)"]
+"""
+
+
+@pytest.mark.parametrize("command", ["rm -r src", "rm -rf ./src", "mv src x", "rm -r conf"])
+def test_a_command_that_changes_a_folder_in_which_something_is_denied_is_asked(
+    command: str,
+) -> None:
+    assert of_command(HELD, command) == "ask"
+    assert of_command(HELD, "rm -r build") == "allow"
+
+
+@pytest.mark.parametrize("path", ["src", "conf"])
+def test_an_edit_of_a_folder_in_which_something_is_denied_is_asked(path: str) -> None:
+    assert of_path(HELD, Tool.EDIT, path) == "ask"
+    assert of_path(HELD, Tool.EDIT, "src/a") == "allow"

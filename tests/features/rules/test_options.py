@@ -144,3 +144,23 @@ def test_a_refusal_is_not_of_what_only_has_its_words_or_letters(command: str) ->
 def test_a_refusal_is_found_behind_any_number_of_options() -> None:
     assert of_command(RULES, f"git {'-P ' * 100}push") == "deny"
     assert of_command(REFUSED, f"docker compose {'-f x ' * 100}down") == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "scripts/release.sh",
+        "./scripts//release.sh now",
+        "./scripts/../scripts/release.sh",
+        "/elsewhere/scripts/release.sh",
+        "cd scripts && ./release.sh",
+        "bin/./deploy-all x",
+    ],
+)
+def test_a_refusal_of_a_program_by_its_path_finds_it_under_every_path(command: str) -> None:
+    text = """
+deny = ["Bash(./scripts/release.sh *)", "Bash(./bin/deploy-* *)"]
+allow = ["Bash"]
+"""
+    assert of_command(text, command) == "deny"
+    assert of_command(text, "./scripts/other.sh") == "allow"
