@@ -34,7 +34,8 @@ def judge_lines(recording: Recording, said: str) -> None:
 
 def judge_answers(recording: Recording) -> None:
     """Every answer is to a request, and no request has two. (invariant Q9)"""
-    asked = Counter(_id(r) for r in recording if r.direction == "out" and _is_request(r))
+    sent = (each for r in recording if r.direction == "out" for each in _messages(r))
+    asked = Counter(json.dumps(each.get("id")) for each in sent if _is_request(each))
     answered = Counter(_id(r) for r in recording if r.direction == "in" and _is_response(r))
     twice = {key: count for key, count in answered.items() if count > asked[key]}
     assert not {key for key in twice if json.loads(key) is not None}
@@ -88,9 +89,19 @@ def _asks_for_replay(record: Record) -> bool:
     return record.direction == "out" and (_method(record) == "session/load" or replays)
 
 
-def _is_request(record: Record) -> bool:
+def _messages(record: Record) -> list[Message]:
+    """The message of a line, or those of a list."""
+    if record.message is not None:
+        return [record.message]
+    try:
+        told = json.loads(record.raw)
+    except ValueError:
+        return []
+    return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+
+
+def _is_request(message: Message) -> bool:
     """Or meant as one."""
-    message = record.message or {}
     return "id" in message and not {"result", "error"} & message.keys()
 
 

@@ -73,7 +73,7 @@ async def test_what_is_no_message_is_answered_by_its_code_and_the_rest_goes_on(
         b'{"jsonrpc":"2.0","id":1,"method":"session/list"\n': (None, -32700),
         b"\xff\xfe\n": (None, -32700),
         b"[]\n": (None, -32600),
-        b'[{"jsonrpc":"2.0","id":50,"method":"session/list"}]\n': (None, -32600),
+        b'[{"jsonrpc":"2.0","id":50,"method":"session/list"}]\n': (50, -32600),
         b"42\n": (None, -32600),
         b"null\n": (None, -32600),
         b'{"jsonrpc":"2.0","id":51}\n': (51, -32600),
