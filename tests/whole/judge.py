@@ -95,7 +95,7 @@ def _messages(record: Record) -> list[Message]:
         return [record.message]
     try:
         told = json.loads(record.raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
 

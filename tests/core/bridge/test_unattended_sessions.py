@@ -116,7 +116,9 @@ async def test_a_load_at_the_end_of_a_session_keeps_it_or_opens_it_again(
         async with sessions._busy.hold(session_id):
             if first == "the load":
                 load = back.send("session/load", asked)
-                await back.refused("session/prompt", {"sessionId": "nobody's"})
+                lock = sessions._busy._locks[session_id]
+                # It looks at the client's folders first, in a thread.
+                await until(lambda: lock.statistics().tasks_waiting == 1)
             client.leaves()
             await until(lambda: before in sessions.ending._left)
             if first == "the end":
