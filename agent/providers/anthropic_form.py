@@ -16,7 +16,7 @@ from typing import Any
 from agent.loose import arguments, count, members, number, objects, words
 from agent.model import Part
 from agent.providers.failure import Failure, error_in, failure_in_stream
-from agent.providers.partial_completion import PartialCompletion, Tokens
+from agent.providers.partial_completion import Form, Tokens
 from agent.providers.stops import read_end
 
 #: the type of an event, and of a delta, by a member that only it has
@@ -41,13 +41,9 @@ _COUNTS = (
 )
 
 
-class AnthropicForm:
+class AnthropicForm(Form):
     def __init__(self) -> None:
-        self.partial = PartialCompletion()
-        self.whole = False
-        self.over = False
-        self.failure: Failure | None = None
-        self.odd = False
+        super().__init__()
         self._usage: dict[str, int] = {}
         #: the number of the content block that came last
         self._last = 0
@@ -57,15 +53,6 @@ class AnthropicForm:
         self._inputs: dict[int, str] = {}
         #: a thinking block, by the number of its content block
         self._thoughts: dict[int, dict[str, Any]] = {}
-
-    def read(self, event: Any) -> list[Part]:
-        parts: list[Part] = []
-        for each in objects(event):
-            parts += self._read(each)
-        self.odd = self.odd or not any(objects(event))
-        if self.failure is not None and not parts:
-            raise self.failure
-        return parts
 
     def _read(self, event: Mapping[str, Any]) -> list[Part]:
         parts: list[Part] = []

@@ -16,7 +16,7 @@ from typing import Any
 from agent.loose import arguments, count, members, mended, number, objects, whole_json, words
 from agent.model import Part
 from agent.providers.failure import Failure, error_in, failure_in_stream
-from agent.providers.partial_completion import PartialCompletion, Tokens
+from agent.providers.partial_completion import Form, Tokens
 from agent.providers.stops import read_end
 
 _log = logging.getLogger(__name__)
@@ -27,27 +27,16 @@ _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking", "t
 _THOUGHTS = ("thinking", "reasoning", "thought")
 
 
-class ChatForm:
+class ChatForm(Form):
     def __init__(self) -> None:
-        self.partial = PartialCompletion()
-        self.whole = False
-        self.over = False
-        self.failure: Failure | None = None
-        self.odd = False
+        super().__init__()
         #: the number of a call in our answer, by the provider's number
         self._numbers: dict[int, int] = {}
         #: the kinds of pieces that were left out
         self._unknown: set[str] = set()
 
-    def read(self, event: Any) -> list[Part]:
-        parts: list[Part] = []
-        events = [event] if isinstance(event, dict) else [*objects(event)]
-        for each in events:
-            parts += self._read(each)
-        self.odd = self.odd or not events
-        if self.failure is not None and not parts:
-            raise self.failure
-        return parts
+    def _says_nothing(self, events: list[dict[str, Any]]) -> bool:
+        return not events  # an empty object is a usual chunk
 
     def _read(self, event: Mapping[str, Any]) -> list[Part]:
         usage = event.get("usage") or members(event.get("x_groq")).get("usage")

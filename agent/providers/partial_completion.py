@@ -9,10 +9,12 @@ Invariants
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from agent.loose import mended, mended_json, whole_characters
+from agent.loose import mended, mended_json, objects, whole_characters
 from agent.model import Completion, Part, Stop, ToolCall, Usage
 from agent.providers.failure import Failure
 
@@ -179,18 +181,19 @@ class PartialCompletion:
         return tuple(calls)
 
 
-class Form(Protocol):
+class Form(ABC):
     """A parser of the events of one provider's answer. No I/O."""
 
-    partial: PartialCompletion
-    #: an error of the server's, once all that came before it is told
-    failure: Failure | None
-    #: True if something could not be read and was left out
-    odd: bool
-    #: True once the answer is complete; its usage may still come
-    whole: bool
-    #: True once no further event comes
-    over: bool
+    def __init__(self) -> None:
+        self.partial = PartialCompletion()
+        #: an error of the server's, once all that came before it is told
+        self.failure: Failure | None = None
+        #: True if something could not be read and was left out
+        self.odd = False
+        #: True once the answer is complete; its usage may still come
+        self.whole = False
+        #: True once no further event comes
+        self.over = False
 
     def read(self, event: Any) -> list[Part]:
         """Returns the parts that an event adds to the completion.
@@ -198,4 +201,17 @@ class Form(Protocol):
         What can't be read in it is left out. Raises Failure for an error that the provider reports
         and that nothing came with, and nothing else.
         """
-        ...
+        events = [*objects(event)]
+        parts = [part for each in events for part in self._read(each)]
+        self.odd = self.odd or self._says_nothing(events)
+        if self.failure is not None and not parts:
+            raise self.failure
+        return parts
+
+    def _says_nothing(self, events: list[dict[str, Any]]) -> bool:
+        """Returns True if there is nothing to read in what came as an event."""
+        return not any(events)
+
+    @abstractmethod
+    def _read(self, event: Mapping[str, Any]) -> list[Part]:
+        """Returns the parts that an object adds to the completion."""

@@ -18,7 +18,7 @@ from agent.loose import arguments, count, members, number, objects, words
 from agent.model import Part
 from agent.providers.chat_form import ChatForm
 from agent.providers.failure import Failure, error_in, failure_in_stream
-from agent.providers.partial_completion import PartialCompletion, Tokens
+from agent.providers.partial_completion import Form, Tokens
 from agent.providers.stops import read_end
 
 #: what a text is, by the kind of its event, or by its type in an item
@@ -37,13 +37,9 @@ _Place = tuple[str, Any, int]
 _Parts = list[Part]
 
 
-class ResponsesForm:
+class ResponsesForm(Form):
     def __init__(self) -> None:
-        self.partial = PartialCompletion()
-        self.whole = False
-        self.over = False
-        self.failure: Failure | None = None
-        self.odd = False
+        super().__init__()
         #: the number of an item, by its id, and the item that came last
         self._items: dict[str, Any] = {}
         self._last: Any = 0
@@ -54,15 +50,6 @@ class ResponsesForm:
         #: reads chunks of chat completions, which some servers send here
         self._chat = ChatForm()
         self._chat.partial = self.partial
-
-    def read(self, event: Any) -> _Parts:
-        parts: _Parts = []
-        for each in objects(event):
-            parts += self._read(each)
-        self.odd = self.odd or not any(objects(event))
-        if self.failure is not None and not parts:
-            raise self.failure
-        return parts
 
     def _read(self, event: Mapping[str, Any]) -> _Parts:
         kind = words(event.get("type")).removeprefix("response.")
