@@ -17,6 +17,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from acp_bridge.core.wire import spread
+
 #: the members that hold a text where a text was expected, and an object came
 _TEXTS = ("text", "content", "value", "thinking", "reasoning", "summary", "parts")
 #: levels of nesting in which texts are looked for
@@ -77,11 +79,8 @@ def whole_characters(text: str) -> tuple[str, str]:
 
 def open_brackets(text: bytes) -> int | None:
     """Returns how many lists and objects a JSON text leaves open; None if it ends in a string."""
-    parts = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-    if len(parts) % 2 == 0:
-        return None
-    bare = b"".join(parts[::2])  # outside of the strings
-    return sum(map(bare.count, (b"{", b"["))) - sum(map(bare.count, (b"}", b"]")))
+    opened, in_string = spread.open_brackets(text)
+    return None if in_string else opened
 
 
 class Lines:

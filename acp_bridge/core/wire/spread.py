@@ -15,11 +15,19 @@ from acp_bridge.core.wire.long_line import BOM
 _BYTES: Final = 16 * 1024 * 1024
 _LINES: Final = 20_000
 
-_ESCAPED: Final = re.compile(rb"\\.", re.DOTALL)
-#: a text without escapes, also one that the line does not end.
-_TEXT: Final = re.compile(rb'"[^"]*+(?:"|\Z)')
 _OBJECT: Final = re.compile(rb'\s*\{\s*(?:"|\Z)')
 _MESSAGE: Final = re.compile(rb'\s*\{\s*"jsonrpc"\s*:')
+
+
+def open_brackets(line: bytes, *, in_text: bool = False) -> tuple[int, bool]:
+    """Return how many lists and objects a piece of JSON leaves open, and if it ends in a text.
+
+    `in_text`: it begins in a text.
+    """
+    parts = line.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+    bare = b"".join(parts[in_text::2])  # outside of the texts
+    opened = bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
+    return opened, in_text ^ (len(parts) % 2 == 0)
 
 
 def begins_message(line: bytes) -> bool:
@@ -65,12 +73,8 @@ class Spread:
         """Keep one more line; returns True if the object ends with it."""
         self.lines.append(line)
         self.size += len(line) + 1
-        text = _ESCAPED.sub(b"", line)
-        if self._in_text:
-            text = b'"' + text
-        self._in_text = text.count(b'"') % 2 == 1
-        bare = _TEXT.sub(b"", text)
-        self._depth += bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
+        opened, self._in_text = open_brackets(line, in_text=self._in_text)
+        self._depth += opened
         return self._depth <= 0 and not self._in_text
 
     def take(self) -> list[bytes]:
