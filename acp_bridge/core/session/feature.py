@@ -14,10 +14,8 @@ Invariants
 from __future__ import annotations
 
 import re
-from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
@@ -41,6 +39,8 @@ from acp_bridge.core.wire.jsonrpc import Answer
 
 P = ParamSpec("P")
 R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
 #: answers a client's request in a task of its own; raises RpcError.
 Answers: TypeAlias = Callable[[ClientRequest, Json], Awaitable[Any]]
 #: takes a client's request at once, and answers it later; raises RpcError.
@@ -350,10 +350,10 @@ class Features:
         self._cancel_request = _having(features, Feature.cancel_request)
         self._keeps_awake = _having(features, Feature.keeps_awake)
         self._begin_close = _having(features, Feature.begin_close)
-        self.answers: Mapping[str, Answers] = ChainMap(*(dict(each.answers) for each in features))
-        self.takes: Mapping[str, Takes] = ChainMap(*(dict(each.takes) for each in features))
+        self.answers = _merged(each.answers for each in features)
+        self.takes = _merged(each.takes for each in features)
         self.words = tuple(word for each in features for word in each.words)
-        self._effects = ChainMap(*(dict(each.effects) for each in features))
+        self._effects = _merged(each.effects for each in features)
         self._note_state = {
             kind: tuple(each.note_state for each in features if kind in each.states)
             for kind in frozenset[str]().union(*(each.states for each in features))
@@ -443,7 +443,7 @@ class Features:
     async def close(self, reason: str) -> None:
         """Announce the end of the session: "close" or "shutdown"."""
         for close in self._close:
-            await _awaited(partial(close, reason))
+            await _awaited(close, reason)
 
     def begin(self, source: str) -> None:
         """Announce that the session is there."""
@@ -467,6 +467,11 @@ class Features:
         return [each.follow for each in self._follow if _said(False, each.concerned, before, after)]
 
 
+def _merged(tables: Iterable[Mapping[K, V]]) -> dict[K, V]:
+    """Return one table of those of all features, of which no two have the same key."""
+    return {key: value for table in tables for key, value in table.items()}
+
+
 def _overrides(feature: Feature, moment: Callable[..., object]) -> bool:
     return getattr(type(feature), moment.__name__) is not moment
 
@@ -487,10 +492,10 @@ def _said(default: R, asked: Callable[P, R], *args: P.args, **named: P.kwargs) -
         return default
 
 
-async def _awaited(method: Callable[[], Awaitable[R]]) -> R | None:
+async def _awaited(method: Callable[P, Awaitable[R]], *args: P.args, **named: P.kwargs) -> R | None:
     """Return the result of a feature. If it raises, log the error and return None."""
     try:
-        return await method()
+        return await method(*args, **named)
     except Exception as exc:
         errors.internal(exc, "a feature failed")
         return None
