@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Final
 
 from acp_bridge.features.rules.definitions import Place
@@ -163,20 +163,6 @@ def is_above(path: str, folders: tuple[str, ...]) -> bool:
 def _begins(folders: tuple[str, ...]) -> tuple[str, ...]:
     """Return each folder in small letters, with a slash at its end."""
     return tuple(f"{each.rstrip('/')}/".casefold() for each in folders)
-
-
-@lru_cache(maxsize=1024)
-def fixed(pattern: str, place: Place) -> tuple[str, ...]:
-    """Return the paths with which a pattern begins, as far as no name in it is a pattern itself.
-
-    Empty for one that names files in every folder.
-    """
-    names = at_home(pattern, place.home).split("/")
-    end = next((at for at, name in enumerate(names) if re.search(r"[*?\[{]", name)), len(names))
-    begin = posixpath.normpath("/".join(names[:end])) if any(names[:end]) else ""
-    if not begin or begin.startswith("/"):
-        return (begin,) if begin else ()
-    return tuple(posixpath.join(folder, begin) for folder in {place.cwd, place.real or place.cwd})
 
 
 def _absolute(path: str, place: Place) -> str:
@@ -335,13 +321,31 @@ def matches(pattern: str, path: str, place: Place) -> bool:
 
 @lru_cache(maxsize=4096)
 def _expression(pattern: str, place: Place) -> str:
-    """Return the regular expression of a pattern; a relative one is below the session's folder."""
-    if pattern.startswith("~"):
-        pattern = at_home(pattern, place.home)
+    """Return the regular expression of a pattern."""
+    pattern = at_home(pattern, place.home)
+    return "|".join(_of_names(_names(pattern, each)) for each in _folders(pattern, place))
+
+
+@lru_cache(maxsize=1024)
+def fixed(pattern: str, place: Place) -> tuple[str, ...]:
+    """Return the paths with which a pattern begins, up to the first name that has a star or a `?`.
+
+    Empty if its first name has one.
+    """
+    pattern = at_home(pattern, place.home)
+    names = list(takewhile(lambda name: not re.search(r"[*?]", name), pattern.split("/")))
+    if not any(names):
+        return ()
+    begin = "/".join(names).lstrip("/")
+    folders = _folders(pattern, place)
+    return tuple(posixpath.normpath(f"{folder}/{begin}") for folder in folders)
+
+
+def _folders(pattern: str, place: Place) -> tuple[str, ...]:
+    """Return the folders that a pattern is below: the session's, with and without links, or all."""
     if pattern.startswith(("/", "**/")) or pattern == "**":
-        return _of_names(_names(pattern, ""))
-    folders = dict.fromkeys((place.cwd, place.real or os.path.realpath(place.cwd)))
-    return "|".join(_of_names(_names(pattern, folder)) for folder in folders)
+        return ("",)
+    return tuple(dict.fromkeys((place.cwd, place.real or os.path.realpath(place.cwd))))
 
 
 def _names(pattern: str, folder: str) -> list[str]:

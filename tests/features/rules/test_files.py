@@ -174,3 +174,16 @@ def test_a_command_that_changes_a_folder_in_which_something_is_denied_is_asked(
 def test_an_edit_of_a_folder_in_which_something_is_denied_is_asked(path: str) -> None:
     assert of_path(HELD, Tool.EDIT, path) == "ask"
     assert of_path(HELD, Tool.EDIT, "src/a") == "allow"
+
+
+def test_the_name_of_a_folder_in_a_rule_may_have_brackets() -> None:
+    text = 'deny = ["Edit(app/[id]/secret/**)"]\nallow = ["Bash(rm *)"]'
+    assert of_command(text, "rm -r 'app/[id]'") == "ask"
+    assert of_command(text, "rm -r app/other") == "allow"
+
+
+def test_a_folder_above_an_absolute_path_that_is_denied_is_asked(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    text = f'deny = ["Edit({kept}/key)"]\nallow = ["Bash(rm *)"]'
+    assert of_command(text, f"rm -r {kept}") == "ask"
+    assert of_command(text, f"rm -r {tmp_path}/other") == "allow"
