@@ -128,8 +128,7 @@ async def _bridge(
                 settings, journal, tasks, command, features=FEATURES, finds=FINDS
             )
             _notify(context)
-            bridge = Bridge(context, on_end, waiter, Passages)
-            _listen(bridge, context)
+            bridge = _listening(context, on_end, waiter)
             yield bridge, tasks, received
             tasks.cancel_scope.cancel()
 
@@ -174,12 +173,21 @@ async def _journal(
         yield journal
 
 
-def _listen(bridge: Bridge, context: SessionContext) -> None:
-    """Let more clients join over a socket, if that is wanted, from the first answer on."""
+def _listening(
+    context: SessionContext, on_end: Callable[[], None] | None, waiter: Waiter | None
+) -> Bridge:
+    """Return a bridge which more clients may join over a socket, from its first answer on."""
     listening = Listening(context.settings, context.tasks)
     context.socket = listening.path
+
+    def end() -> None:
+        if on_end:
+            on_end()
+        listening.stop()
+
+    bridge = Bridge(context, end, waiter, Passages, listening.look_again)
     context.tasks.start_soon(listening.run, bridge.introduced, bridge.join)
-    bridge.on_clients, bridge.on_last = listening.look_again, listening.stop
+    return bridge
 
 
 def _notify(context: SessionContext) -> None:

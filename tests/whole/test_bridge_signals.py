@@ -129,13 +129,14 @@ async def test_a_signal_at_any_moment_of_the_start_ends_the_bridge_well(
 async def test_a_signal_just_before_the_client_is_served_is_not_lost(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    listen = serving._listen
+    listening = serving._listening
 
-    def signalled(*begun: Any) -> None:
-        listen(*begun)
+    def signalled(*begun: Any) -> Any:
+        bridge = listening(*begun)
         os.kill(os.getpid(), signal.Signals[name])
+        return bridge
 
-    monkeypatch.setattr(serving, "_listen", signalled)
+    monkeypatch.setattr(serving, "_listening", signalled)
     async with world.inside(initialized=False) as client:
         with anyio.fail_after(5):
             await client.closed.wait()

@@ -64,12 +64,13 @@ class Bridge:
         on_end: Callable[[], None] | None = None,
         waiter: Waiter | None = None,
         elsewhere: MakeElsewhere = Elsewhere,
+        on_clients: Callable[[], None] = lambda: None,
     ) -> None:
         """`context.tasks` runs everything; nothing is started before `serve`.
 
         `on_end` is called when the end begins. `waiter` is the process that the client has
         started, in a bridge that is kept when the client ends. `elsewhere` reaches the bridges
-        that hold other sessions.
+        that hold other sessions. `on_clients` is called when a client has come or gone.
         """
         self._waiter = waiter
         self._context = context
@@ -79,9 +80,7 @@ class Bridge:
         self._clients: list[Client] = []
         self.share = SocketShare()
         self._ended = anyio.Event()
-        #: called when a client has come or gone, and when the bridge begins to end.
-        self.on_clients: Callable[[], None] = lambda: None
-        self.on_last: Callable[[], None] = lambda: None
+        self._on_clients = on_clients
         bounds = context.settings.start_timeout, context.settings.client_limit
         self._pool = Pool(context, self._host, *bounds)
         self._sessions = Sessions(context, self._pool, elsewhere)
@@ -203,7 +202,7 @@ class Bridge:
 
     async def _serve_joined(self, client: Client) -> None:
         self._clients.append(client)
-        self.on_clients()
+        self._on_clients()
         try:
             if not self._ended.is_set():
                 await client.serve(waits.GREETING)
@@ -218,7 +217,7 @@ class Bridge:
         self._take_out(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
-        self.on_clients()
+        self._on_clients()
         if note_work := self._context.note_work:
             note_work()
 
@@ -249,7 +248,6 @@ class Bridge:
     async def _end(self) -> None:
         if self._on_end:
             self._on_end()
-        self.on_last()
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in list(self._clients):
