@@ -204,10 +204,6 @@ LONG_FILES: dict[str, tuple[int, str]] = {
         668,
         "the prompts that have no outcome yet: who has sent each, and what the journal has of it",
     ),
-    "acp_bridge/core/updates/notices.py": (
-        620,
-        "all that the bridge says in a session, as it is worded",
-    ),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
     "acp_bridge/core/session/effects.py:perform": (

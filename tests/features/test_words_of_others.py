@@ -11,14 +11,21 @@ from markdown_it import MarkdownIt
 
 from acp_bridge.core.sessions import bounds
 from acp_bridge.core.updates import agent_trouble, notices
+from acp_bridge.features.asking import notices as asking
+from acp_bridge.features.hooks import notices as hooks
+from acp_bridge.features.queue_changes import notices as queue_changes
 from acp_bridge.features.repository import notices as repository
+from acp_bridge.features.rules import notices as rules_words
 from acp_bridge.features.spending import notices as budget
+from acp_bridge.features.steering import notices as steering
+from acp_bridge.features.titles import title
 from acp_bridge.remote.connect import rules
 from acp_bridge.sharing.elsewhere import passage_words
 
 #: everywhere that sentences of the bridge are made.
 ROOMS: list[ModuleType] = [
     *(notices, agent_trouble, budget, bounds, repository),
+    *(asking, hooks, queue_changes, steering, title, rules_words),
     *(rules, passage_words),
 ]
 #: functions that make no notice, and why.
@@ -36,7 +43,9 @@ OTHERS = {
 #: name where it may have more: what a hook says, and a path.
 LONGEST = 1_600
 LONGER = dict.fromkeys(("enough_feedback", "prompt_refused", "permission_refused"), 2_100)
-LONGER |= dict.fromkeys(("untrusted_hooks", "untrusted_rules", "changed_hooks"), 13_000)
+LONGER |= dict.fromkeys(
+    ("untrusted_hooks", "untrusted_rules", "changed_hooks", "rules_changed", "rules_used"), 13_000
+)
 PLAIN = "word"
 #: each begins what would stand apart, hides something, or leads elsewhere.
 HOSTILE = [
@@ -82,6 +91,7 @@ MADE: dict[str, Callable[[str], Any]] = {
     "str | None": lambda text: text,
     "object": lambda text: text,
     "list[str]": lambda text: [text, text],
+    "Sequence[str]": lambda text: [text, text],
     "list[Any]": lambda text: prompt(text)["prompt"],
     "Json": prompt,
     "Json | None": prompt,
@@ -104,6 +114,7 @@ SPECIAL: dict[tuple[str, str], Callable[[str], Any]] = {
     ("usage_limit", "resets"): lambda _: "12:00",
     ("hooks_count", "hooks"): lambda text: [("Stop", text)],
     ("hook_failed", "event"): lambda _: "Stop",
+    ("bad_rules", "why"): lambda text: [f"line 1: {text!r} names no tool"] * 2,
     **{
         (name, "currency"): lambda _: "USD"
         for name in ("nearly_spent", "is_spent", "never_told", "not_told", "other_currency")
@@ -190,6 +201,6 @@ def test_a_text_of_others_stays_within_its_line_of_a_notice(name: str) -> None:
 
 def test_every_line_of_an_answer_beside_the_session_is_a_quote() -> None:
     for text in HOSTILE:
-        head, between, *lines = notices.answered_beside(text).split("\n")
+        head, between, *lines = asking.answered_beside(text).split("\n")
         assert (head.startswith("[acp-bridge] Asked beside"), between) == (True, "")
         assert all(line.startswith("> ") and line.isprintable() for line in lines if line)

@@ -1,4 +1,6 @@
-"""Every sentence that the bridge itself says in a session, and the one form in which it says them.
+"""The sentences that core says in a session, and the one form in which the bridge says any.
+
+A feature's sentences stand in the `notices.py` of its folder.
 
 A notice is an agent message of its own, marked in `_meta.acp_bridge`, so that a client that knows
 the bridge can show it apart. It is Markdown, with an empty line before and after it and its lists,
@@ -23,7 +25,7 @@ from acp_bridge.core.protocol import (
     with_own_meta,
 )
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
-from acp_bridge.core.updates.wording import as_code, code, duration, named, trust, visible, words
+from acp_bridge.core.updates.wording import as_code, code, duration, named, words
 
 _UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -83,10 +85,6 @@ TRANSCRIPT_WHOLE: Final = (
 )
 TRANSCRIPT_CUT: Final = f"{TRANSCRIPT_WHOLE} It is long: the older part is left out."
 
-HOOKS_UNREAD: Final = (
-    "[acp-bridge] The files of hooks could not be read in time: no hook runs in this session until"
-    " it is opened again; every permission is asked of you."
-)
 FEEDBACK_UNWRITTEN: Final = (
     "[acp-bridge] A hook would send the agent back to work, but the journal can't be written: its"
     " feedback was not given."
@@ -116,10 +114,6 @@ NOTHING_PAUSED: Final = (
 NOTHING_TO_PAUSE: Final = (
     "Nothing runs and nothing waits: there is nothing to pause. `/queue hold` keeps the next prompt"
     " waiting."
-)
-ASK_WHAT: Final = "Ask what? `/queue ask QUESTION` is answered beside the session."
-CANNOT_ASK: Final = (
-    "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
 )
 CANNOT_PAUSE: Final = (
     "This agent can't pause a turn. A hold (`/queue hold`) lets the turn that"
@@ -169,7 +163,7 @@ _REASONS: Final = {
     "refusal": "ended: the agent refused",
 }
 #: characters that are shown of what a hook says.
-_OF_HOOK: Final = 2_000
+OF_HOOK: Final = 2_000
 
 
 def notice(text: str) -> Json:
@@ -239,22 +233,6 @@ def still_left_over(number: int) -> str:
     )
 
 
-def titled(title: str) -> str:
-    """Return the answer to `/queue title`; `title` is empty if the user gave no words."""
-    return f"Titled: {words(title)}" if title else "Give the title behind it: `/queue title WORDS`."
-
-
-def answered_beside(answer: str) -> str:
-    """Return the notice of the answer to `/queue ask`: the agent's words, each line as a quote."""
-    quote = "\n".join(f"> {visible(line)}" for line in answer.splitlines())
-    return f"[acp-bridge] Asked beside the session, which keeps nothing of this:\n\n{quote}"
-
-
-def not_answered(why: str) -> str:
-    """Return the notice that `/queue ask` has no answer."""
-    return f"[acp-bridge] Not answered: {words(why)}."
-
-
 def not_paused(why: str) -> str:
     """Return the notice that the agent refused to pause the turn that runs."""
     return (
@@ -280,11 +258,6 @@ def queue(
     return "\n\n".join(lines)
 
 
-def given_back(prompt: list[Any]) -> str:
-    """Return the notice that a turn was stopped before the agent took these words into it."""
-    return f"[acp-bridge] Stopped before the agent took these words: {_beginning(prompt)}"
-
-
 def not_joined(prompt: list[Any], *, perhaps_read: bool) -> str:
     """Return the notice that words are left over which were to join a turn that has ended."""
     why = (
@@ -292,18 +265,7 @@ def not_joined(prompt: list[Any], *, perhaps_read: bool) -> str:
         if perhaps_read
         else "Not sent: the agent ended during the turn that these words were to join"
     )
-    return f"[acp-bridge] {why}. They are left over, `/queue run` sends them: {_beginning(prompt)}"
-
-
-def steers(prompt: list[Any], *, now: bool) -> str:
-    """Return the answer to `/queue steer`; `now`: the agent takes words into the turn that runs."""
-    what = "joins the turn that runs" if now else "is the next to run: this agent takes no words in"
-    return f"{_beginning(prompt)} {what}."
-
-
-def no_such_waiting(given: list[str], usage: str) -> str:
-    """Return the answer to `/queue steer` with words that are no waiting prompt's number."""
-    return f"No prompt {words(repr(' '.join(given)))} waits that could join the turn. {usage}"
+    return f"[acp-bridge] {why}. They are left over, `/queue run` sends them: {beginning(prompt)}"
 
 
 def running(count: int) -> str:
@@ -316,127 +278,14 @@ def dropped(count: int) -> str:
     return f"Dropped {count}." if count else NOTHING_LEFT
 
 
-def dropped_one(number: int) -> str:
-    """Return the answer to a drop of one prompt."""
-    return f"Dropped prompt {number}."
-
-
-def dropped_unsynced(number: int) -> str:
-    """Return the answer to a drop of one prompt that the disk has not taken."""
-    return (
-        f"Dropped prompt {number}, but the disk has not taken that: after a loss of power it may"
-        " be left over."
-    )
-
-
-def edited(number: int, prompt: list[Any]) -> str:
-    """Return the answer to an edit of a prompt, with its words from now on."""
-    return f"Prompt {number} is now: {_beginning(prompt)}"
-
-
-def moved(number: int) -> str:
-    """Return the answer to a move of a prompt."""
-    return f"Moved prompt {number}. `/queue` shows the order."
-
-
-def not_changed(why: str) -> str:
-    """Return the answer to a change of a prompt that was not made."""
-    return f"Nothing is changed: {words(why)}."
-
-
-def changed_by_other(how: str) -> str:
-    """Return the notice, to who sent a prompt, of a change that another client has made."""
-    return f"[acp-bridge] Another client has changed your prompt. {how}"
-
-
-def no_such_prompt(number: str) -> str:
-    """Return why a number names no prompt that waits or is left over."""
-    return f"no prompt {words(number, 80)} waits: it has begun or has ended, or never was"
-
-
-def bad_hooks(file: str, why: str) -> str:
-    """Return the notice of a file of hooks that can't be used."""
-    return (
-        f"[acp-bridge] {as_code(file)}: {words(why)}. No hook of this file runs until that is"
-        " mended and the session is opened again; every permission is asked of you."
-    )
-
-
-def rule_refused(title: str, rule: str) -> str:
-    """Return the notice of a tool call that a rule has refused."""
-    return f"[acp-bridge] Your rule refused {as_code(title)}: {words(rule)}"
-
-
 def unattended(about: str) -> str:
     """Return the notice of a tool call that was denied because nobody could answer."""
     return f"[acp-bridge] Denied, since nobody could answer: {as_code(about)}"
 
 
-def untrusted_hooks(folder: str) -> str:
-    """Return the notice of a project whose hooks are not trusted."""
-    return (
-        "[acp-bridge] This project has hooks of its own (`.acp_bridge/hooks.toml`). They are off:"
-        f" {trust(folder)} on a terminal shows them, and turns them on for sessions"
-        " that are opened after that."
-    )
-
-
-def changed_hooks(files: list[str], folder: str) -> str:
-    """Return the notice of trusted hooks that have changed."""
-    named = ", ".join(map(as_code, files[:5])) + (" and more" if len(files) > 5 else "")
-    return (
-        f"[acp-bridge] The hooks of this project are off, since {named} changed after you trusted"
-        f" them; every permission is asked of you. {trust(folder)} on a terminal turns"
-        " them on again, for sessions that are opened after that."
-    )
-
-
-def hooks_count(file: str, hooks: list[tuple[str, str]], *, new: bool) -> str:
-    """Return the notice of a file of hooks that is new to a session, or has changed since.
-
-    `hooks`: their events and commands.
-    """
-    shown = [f"{event}: `{code(command)}`" for event, command in hooks]
-    more = f", and {len(shown) - 10} more" if len(shown) > 10 else ""
-    of = "Hooks" if new else "The hooks have changed"
-    named = ", ".join(shown[:10]) + more
-    return f"[acp-bridge] {of} of {as_code(file)} that run in this session: {named}."
-
-
-def hooks_gone(file: str) -> str:
-    """Return the notice of a file of hooks that a session has had, and that is gone."""
-    return f"[acp-bridge] The hooks of {as_code(file)} are gone: none of them runs in this session."
-
-
-def hook_failed(event: str, command: str, why: str) -> str:
-    """Return the notice of a hook that has failed."""
-    return f"[acp-bridge] A hook of {event} failed (`{code(command)}`): {words(why)}."
-
-
 def prompt_refused(why: str) -> str:
     """Return the notice beside a prompt that a hook has refused."""
-    return f"[acp-bridge] A hook refused the prompt: {words(why, _OF_HOOK)}"
-
-
-def permission_refused(title: str, why: str) -> str:
-    """Return the notice of a tool call that a hook has refused."""
-    return f"[acp-bridge] A hook refused {as_code(title)}: {words(why, _OF_HOOK)}"
-
-
-def permission_allowed(about: str) -> str:
-    """Return the notice of a tool call that a hook has allowed; `about`: its summary."""
-    return f"[acp-bridge] A hook allowed: {as_code(about)}"
-
-
-def feedback(text: str) -> str:
-    """Return the prompt that sends the agent back to work; it says that a hook wrote it."""
-    return f"[acp-bridge] Feedback of a hook at the end of the turn, not of the user:\n\n{text}"
-
-
-def enough_feedback(text: str) -> str:
-    """Return the notice of feedback that the agent is not given, after too much of it."""
-    said = words(text, _OF_HOOK)
-    return f"[acp-bridge] Hooks have sent the agent back to work often enough. Not sent: {said}"
+    return f"[acp-bridge] A hook refused the prompt: {words(why, OF_HOOK)}"
 
 
 # --- work that goes on, for a client that has just come -----------------------------------------
@@ -597,7 +446,8 @@ def _listed(params: Json) -> str:
     return words(summary(params["prompt"], _LENGTH)) + unread
 
 
-def _beginning(prompt: list[Any]) -> str:
+def beginning(prompt: list[Any]) -> str:
+    """Return the beginning of a prompt's text, as code."""
     return as_code(summary(prompt, _LENGTH))
 
 

@@ -44,9 +44,10 @@ from acp_bridge.core.session.feature import Command, Feature, Parts
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.requests.to_agent import ToAgent
 from acp_bridge.core.settings import Settings
-from acp_bridge.core.updates import notices
+from acp_bridge.core.updates.notices import notice
 from acp_bridge.core.wire.jsonrpc import Answer, Ok, RpcError
 from acp_bridge.core.wire.peer import Call, Peer
+from acp_bridge.features.asking import notices
 
 #: characters of an answer that are passed on.
 _LONGEST: Final = 1_000_000
@@ -287,7 +288,7 @@ class Ask(Feature):
 
     def _say(self, client: Client, text: str) -> None:
         """Show a text to the client that asked, and to no other."""
-        self._transcript.show_to(client, notices.notice(text))
+        self._transcript.show_to(client, notice(text))
 
     # --- the end -------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import anyio
 from acp_bridge.core import errors
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.threads import NoThread, in_thread
-from acp_bridge.core.updates import notices
+from acp_bridge.features.hooks import notices
 from acp_bridge.features.hooks.found import FoundHooks
 from acp_bridge.features.hooks.places import OWN_FILE, PROJECT_FILE, RECORDS
 

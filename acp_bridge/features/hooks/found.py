@@ -18,7 +18,7 @@ import anyio
 
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.threads import NoThread, in_thread
-from acp_bridge.core.updates import notices
+from acp_bridge.features.hooks import notices
 from acp_bridge.features.hooks.places import PROJECT_FILE
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import Core
 from acp_bridge.core.session.feature import Decider, Decision, Feature, Parts, Then
 from acp_bridge.core.settings import Settings
-from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.tool_calls import tool_names
 from acp_bridge.core.wire.jsonrpc import Ok
+from acp_bridge.features.hooks import notices
 from acp_bridge.features.hooks.find import look
 from acp_bridge.features.hooks.found import FoundHooks
 from acp_bridge.features.rules.found import FoundRules

@@ -7,8 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from acp_bridge.core.updates import notices
-from acp_bridge.features.hooks import config, trust
+from acp_bridge.features.hooks import config, notices, trust
 from acp_bridge.features.hooks.definitions import Hook
 from acp_bridge.features.hooks.find import may_be_there
 from acp_bridge.features.hooks.found import FoundHooks, Project

@@ -32,8 +32,9 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.session.feature import Command, Feature, Parts
 from acp_bridge.core.session.prompts.prompts import Prompt
 from acp_bridge.core.settings import Settings
-from acp_bridge.core.updates import notices
+from acp_bridge.core.updates.notices import notice
 from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.features.queue_changes import notices
 
 _BEGUN: Final = "this prompt has begun or has ended"
 _KEEPS_PLACE: Final = "one of the two prompts keeps its place: it has begun, or is about to"
@@ -97,7 +98,7 @@ class Changes(Feature):
             # The others have the new order already, after each key.
             others = [each for each in others if not each.abilities.hears_queue]
         for each in others:
-            self._transcript.show_to(each, notices.notice(notices.changed_by_other(how)))
+            self._transcript.show_to(each, notice(notices.changed_by_other(how)))
         return {}
 
     def _key(self, params: Json, name: str) -> int:
@@ -282,7 +283,7 @@ class Changes(Feature):
             how = notices.changed_by_other(notices.dropped_one(prompt.seq))
             for each in self._prompts.senders_but(prompt, by):
                 # nothing is shown behind `cancelled`
-                self._transcript.show_to(each, notices.notice(how))
+                self._transcript.show_to(each, notice(how))
             if waits:
                 self._feed(ev.DropWaiting(key), _BEGUN)
             else:

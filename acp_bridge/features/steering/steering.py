@@ -41,8 +41,9 @@ from acp_bridge.core.session.prompts import answers
 from acp_bridge.core.session.prompts.prompts import Prompt
 from acp_bridge.core.session.prompts.turn import Unsent
 from acp_bridge.core.settings import Settings
-from acp_bridge.core.updates import notices
+from acp_bridge.core.updates.notices import NOTHING_RUNS
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
+from acp_bridge.features.steering import notices
 
 #: errors with which an agent has nothing of a request.
 _REFUSALS: Final = (
@@ -115,7 +116,7 @@ class Steering(Feature):
 
     def _steer(self, words: list[str], usage: str) -> str:
         if self._core.now.running is None:
-            return notices.NOTHING_RUNS
+            return NOTHING_RUNS
         number = words[0] if len(words) == 1 else ""
         key = self._prompts.with_number(number, self._core.now.waiting)
         if key is None:

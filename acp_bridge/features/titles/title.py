@@ -18,7 +18,8 @@ from acp_bridge.core.protocol import INFO_UPDATE, TITLE, Json
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.feature import Command, Feature, Parts
 from acp_bridge.core.settings import Settings
-from acp_bridge.core.updates import notices
+from acp_bridge.core.updates.notices import summary
+from acp_bridge.core.updates.wording import words
 
 #: characters of a title that is made of a prompt.
 _LENGTH = 80
@@ -58,7 +59,7 @@ class Title(Feature):
         """
         if self._known or self._core.closing:
             return False
-        if title := notices.summary(params["prompt"], _LENGTH):
+        if title := summary(params["prompt"], _LENGTH):
             self._set(_sound(title))
         return bool(title)
 
@@ -77,7 +78,7 @@ class Title(Feature):
         match command.words:
             case ["title", *given]:
                 command.show()
-                command.end(notices.titled(self._set_own(" ".join(given))))
+                command.end(titled(self._set_own(" ".join(given))))
                 return True
         return False
 
@@ -92,7 +93,7 @@ class Title(Feature):
 
     def _set_own(self, given: str) -> str:
         """Give the session the user's title; returns it as it is kept, or "" if it has no words."""
-        title = _sound(notices.summary([{"text": given}], _OWN_LENGTH))
+        title = _sound(summary([{"text": given}], _OWN_LENGTH))
         if title:
             self._own = title
             try:
@@ -136,3 +137,8 @@ def _sound(title: str) -> str:
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what keeps the title of a session."""
     return [Title(session)]
+
+
+def titled(title: str) -> str:
+    """Return the answer to `/queue title`; `title` is empty if the user gave no words."""
+    return f"Titled: {words(title)}" if title else "Give the title behind it: `/queue title WORDS`."

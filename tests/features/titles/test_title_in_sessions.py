@@ -7,9 +7,7 @@ import pytest
 from acp_bridge.core.protocol import (
     INFO_UPDATE,
 )
-from acp_bridge.core.updates.notices import (
-    titled,
-)
+from acp_bridge.features.titles.title import titled
 from tests.core.session.living import (
     DONE,
     first,
