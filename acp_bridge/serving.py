@@ -24,7 +24,7 @@ from acp_bridge.core.journal import Journal
 from acp_bridge.core.runtime import signals
 from acp_bridge.core.runtime.keep import Waiter
 from acp_bridge.core.runtime.log import event, logger
-from acp_bridge.core.session.feature import Find, MakeFeatures
+from acp_bridge.core.session.feature import Announce, Find, MakeFeatures
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import NOTIFY_FILE, AgentProtocol, Settings
 from acp_bridge.core.wire.stdio import Reader, Writer
@@ -57,6 +57,13 @@ FEATURES: Final[tuple[MakeFeatures, ...]] = (
 )
 #: what looks for the features of a session before it is made.
 FINDS: Final[tuple[Find, ...]] = (in_session.find,)
+#: what adds to the answer to `initialize`.
+ANNOUNCES: Final[tuple[Announce, ...]] = (
+    steering.announce,
+    changes.announce,
+    title.announce,
+    ask.announce,
+)
 #: seconds for which a session of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0
 
@@ -125,7 +132,13 @@ async def _bridge(
                 tasks.start_soon(parent.run)
             command = _command(settings, standing, parent, trace, deadline)
             context = SessionContext(
-                settings, journal, tasks, command, features=FEATURES, finds=FINDS
+                settings,
+                journal,
+                tasks,
+                command,
+                features=FEATURES,
+                finds=FINDS,
+                announces=ANNOUNCES,
             )
             _notify(context)
             bridge = _listening(context, on_end, waiter)

@@ -168,6 +168,8 @@ TAKES_CURSORS: Final = "cursors"
 CLIENT_NAME: Final = "client"
 #: of a remote client that another bridge passes on: the name of the login with which it came in.
 LOGIN: Final = "login"
+#: in the answer to `initialize`: the methods of our own that the bridge takes.
+METHODS: Final = "methods"
 #: in the answer to a remote client's `initialize`: what it may do; and the value for only looking.
 MAY: Final = "may"
 ONLY_LOOKS: Final = "look"
@@ -252,8 +254,6 @@ ASKED_FOR_KINDS: Final = {
 #: the statuses of a tool call that has ended.
 ENDED: Final = ("completed", "failed")
 
-#: ids of modes in which agents in use only read.
-READING_MODES: Final = ("plan", "read-only", "readonly", "read_only")
 
 CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
 
@@ -461,6 +461,11 @@ def resuming(params: Json, cursor: str | None) -> Json:
     return with_own_meta(params, {**own, AFTER: cursor} if cursor else own)
 
 
+def add_own_methods(initialized: Json, *methods: str) -> None:
+    """Add methods of our own to those that the bridge's answer to `initialize` names."""
+    own_meta(as_object(initialized.get("agentCapabilities")))[METHODS] += methods
+
+
 def may_of(initialized: Json) -> object:
     """Return what a bridge's answer to `initialize` says that its remote client may do, or None."""
     return own_meta(as_object(initialized.get("agentCapabilities"))).get(MAY)
@@ -469,11 +474,6 @@ def may_of(initialized: Json) -> object:
 def can_own(capabilities: object, ability: str) -> bool:
     """Return True when an agent says in its capabilities that it has an ability of ours."""
     return has(capabilities, "_meta", _OWN, ability)
-
-
-def can_ask(capabilities: object) -> bool:
-    """Return True when an agent can be asked beside a session: by itself, or in a fork."""
-    return can_own(capabilities, CAN_ASK) or has(capabilities, "sessionCapabilities", "fork")
 
 
 def can_steer(initialized: Json) -> bool:

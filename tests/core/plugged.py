@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from acp_bridge.core.ends import Ends
-from acp_bridge.core.session.feature import Find, MakeFeatures
+from acp_bridge.core.session.feature import Announce, Find, MakeFeatures
 from acp_bridge.core.sessions.elsewhere import Elsewhere, MakeElsewhere
 
 
@@ -21,6 +21,7 @@ class Plugged:
     finds: Sequence[Find] = ()
     ends: Ends = field(default_factory=Ends)
     elsewhere: MakeElsewhere = Elsewhere
+    announces: Sequence[Announce] = ()
 
 
 PLUGGED = Plugged()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from acp_bridge import __version__
 from acp_bridge.core.protocol import (
-    ASK,
     BUILTIN_INFO,
     CAN_CANCEL_ITEM,
     CAN_PAUSE,
@@ -21,18 +20,15 @@ from acp_bridge.core.protocol import (
     CANCEL_ITEM,
     GO,
     HOLD,
+    METHODS,
     PAUSE,
     PROMPT_KEY,
-    QUEUE_CHANGES,
-    QUEUE_LIST,
     SUBAGENTS,
     TAKES_CURSORS,
-    TITLE,
     TOKENS,
     VERSION,
     Json,
     as_object,
-    can_ask,
     can_own,
     has,
     objects,
@@ -121,7 +117,7 @@ def for_client(agent: Json, settings: Json) -> Json:
         session[name] = session[name] or {}
     own = {"version": __version__, "queue": True, PROMPT_KEY: True, TAKES_CURSORS: True}
     own |= settings
-    own["methods"] = _methods(capabilities)
+    own[METHODS] = _methods(capabilities)
     capabilities |= {"loadSession": True, "sessionCapabilities": session}
     capabilities = with_own_meta(capabilities, own)
     info = as_object(agent.get("agentInfo"))
@@ -133,8 +129,13 @@ def for_client(agent: Json, settings: Json) -> Json:
         "agentCapabilities": capabilities,
         "agentInfo": {"version": "", **info} if isinstance(info.get("name"), str) else _OWN_INFO,
         "authMethods": [{"name": each["id"], **each} for each in ways],
-        "_meta": {**as_object(agent.get("_meta")), **CAN_STEER},
+        "_meta": _without_steering(agent.get("_meta")),
     }
+
+
+def _without_steering(meta: object) -> Json:
+    """Return the agent's `_meta`. The agent gets a client's words by a feature of the bridge."""
+    return {name: value for name, value in as_object(meta).items() if name != "steering"}
 
 
 def for_remote(agent: Json) -> Json:
@@ -164,14 +165,12 @@ def _without_kept_back(can: Json) -> Json:
 
 
 def _methods(capabilities: Json) -> list[str]:
-    """Return the methods of the bridge's own that go with this agent (docs/extension.md)."""
+    """Return core's methods of the bridge's own that go with this agent (docs/extension.md)."""
     optional = {
         PAUSE: can_own(capabilities, CAN_PAUSE),
-        ASK: can_ask(capabilities),
         CANCEL_ITEM: can_own(capabilities, CAN_CANCEL_ITEM),
     }
-    own = [HOLD, GO, TITLE, QUEUE_LIST, *QUEUE_CHANGES]
-    return [*own, *(method for method, able in optional.items() if able)]
+    return [HOLD, GO, *(method for method, able in optional.items() if able)]
 
 
 def can_fork(capabilities: object) -> bool:

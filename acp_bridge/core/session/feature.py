@@ -318,6 +318,9 @@ class Found(Protocol):
         """Make the features of the folder."""
 
 
+#: adds to the bridge's answer to `initialize` what the features of one folder can do with this
+#: agent. Gets the agent's own answer, and the bridge's, which it changes.
+Announce: TypeAlias = Callable[[Json, Json], None]
 #: looks for what a session in this folder has; never raises, and its waits have bounds.
 Find: TypeAlias = Callable[[Settings, str], Awaitable[Found]]
 

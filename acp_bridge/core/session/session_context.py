@@ -20,7 +20,7 @@ from acp_bridge.core.protocol import SOCKET_PROTOCOL, as_object, has
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.open_files import OpenFiles
 from acp_bridge.core.session.core import Core, SessionState
-from acp_bridge.core.session.feature import Find, MakeFeatures
+from acp_bridge.core.session.feature import Announce, Find, MakeFeatures
 from acp_bridge.core.settings import Settings
 
 
@@ -129,6 +129,8 @@ class SessionContext:
     features: Sequence[MakeFeatures] = ()
     #: looks for further features of a session, which it calls before those.
     finds: Sequence[Find] = ()
+    #: adds to the answer to `initialize` what the features can do.
+    announces: Sequence[Announce] = ()
     #: told when a session may have begun or ended its work.
     note_work: Callable[[], None] | None = None
     #: tells the user when a session waits; None: the user wants to be told nothing.

@@ -93,7 +93,10 @@ class Introduction:
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
         if client.rights:
             own[MAY] = str(client.rights.may)
-        return handshake.for_client(agent, {"agent": settings.agent_name, **own})
+        told = handshake.for_client(agent, {"agent": settings.agent_name, **own})
+        for announce in self._context.announces:
+            announce(agent, told)
+        return told
 
     async def _introduce(self, params: Json) -> Json:
         """Tell the agent of the client that sent `params`; returns and keeps the agent's answer."""

@@ -23,7 +23,6 @@ from acp_bridge.core.protocol import (
     CAN_ASK,
     CANCELLED_PERMISSION,
     ENDED,
-    READING_MODES,
     REQUEST_PERMISSION,
     SESSION_CANCEL,
     SESSION_CLOSE,
@@ -35,8 +34,9 @@ from acp_bridge.core.protocol import (
     TOOL_CALL_UPDATE,
     ErrorCode,
     Json,
-    can_ask,
+    add_own_methods,
     can_own,
+    has,
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
@@ -51,6 +51,8 @@ from acp_bridge.features.asking import notices
 
 #: characters of an answer that are passed on.
 _LONGEST: Final = 1_000_000
+#: ids of modes in which agents in use only read.
+_READING_MODES: Final = ("plan", "read-only", "readonly", "read_only")
 
 
 #: kinds of tool calls that change nothing.
@@ -174,7 +176,7 @@ async def _read_only(link: Link, fork_id: str, result: Json) -> None:
     available = modes.get("availableModes") if isinstance(modes, dict) else None
     for mode in available if isinstance(available, list) else []:
         mode_id = mode.get("id") if isinstance(mode, dict) else None
-        if mode_id in READING_MODES:
+        if mode_id in _READING_MODES:
             await _try(link, SET_MODE, {"sessionId": fork_id, "modeId": mode_id})
             return
 
@@ -363,3 +365,14 @@ def _text(result: Any) -> str:
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what answers questions beside a session."""
     return [Ask(session)]
+
+
+def can_ask(capabilities: object) -> bool:
+    """Return True when an agent can be asked beside a session: by itself, or in a fork."""
+    return can_own(capabilities, CAN_ASK) or has(capabilities, "sessionCapabilities", "fork")
+
+
+def announce(agent: Json, told: Json) -> None:
+    """Add to the answer to `initialize` that questions beside a session are answered."""
+    if can_ask(agent.get("agentCapabilities")):
+        add_own_methods(told, ASK)

@@ -26,6 +26,7 @@ from acp_bridge.core.protocol import (
     QUEUE_EDIT,
     QUEUE_LIST,
     Json,
+    add_own_methods,
     as_unread,
     is_feedback,
 )
@@ -352,3 +353,8 @@ def _with_words(prompt: list[Any], text: str) -> list[Any]:
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what changes the waiting prompts of a session."""
     return [Changes(session)]
+
+
+def announce(agent: Json, told: Json) -> None:
+    """Add to the answer to `initialize` that prompts that wait can be changed."""
+    add_own_methods(told, QUEUE_LIST, *QUEUE_CHANGES)

@@ -25,6 +25,7 @@ from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.events import Steered
 from acp_bridge.core.machine.states import State
 from acp_bridge.core.protocol import (
+    CAN_STEER,
     PROMPT_REQUIRED,
     STEERING,
     ErrorCode,
@@ -265,3 +266,8 @@ def _how(answer: Answer) -> Steered:
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what carries words into the turns of a session."""
     return [Joining(session) if session.steers else Steering(session)]
+
+
+def announce(agent: Json, told: Json) -> None:
+    """Add to the answer to `initialize` that the bridge takes words for the turn that runs."""
+    told["_meta"] = {**told["_meta"], **CAN_STEER}

@@ -14,7 +14,7 @@ from acp_bridge.core import errors
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import UNSET, JournalError, Unset
-from acp_bridge.core.protocol import INFO_UPDATE, TITLE, Json
+from acp_bridge.core.protocol import INFO_UPDATE, TITLE, Json, add_own_methods
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.feature import Command, Feature, Parts
 from acp_bridge.core.settings import Settings
@@ -142,3 +142,8 @@ def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
 def titled(title: str) -> str:
     """Return the answer to `/queue title`; `title` is empty if the user gave no words."""
     return f"Titled: {words(title)}" if title else "Give the title behind it: `/queue title WORDS`."
+
+
+def announce(agent: Json, told: Json) -> None:
+    """Add to the answer to `initialize` that sessions can be titled."""
+    add_own_methods(told, TITLE)

@@ -11,8 +11,9 @@ from acp_bridge.core import errors
 from acp_bridge.core.agents.failed_start import NotReady
 from acp_bridge.core.agents.stderr import cut
 from acp_bridge.core.keys.masking import Mask
-from acp_bridge.core.protocol import ErrorCode, Json, can_ask, can_own, has, objects
+from acp_bridge.core.protocol import ErrorCode, Json, can_own, has, objects
 from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.features.asking.ask import can_ask
 from acp_bridge.terminal.doctor.findings import Finding, Subject, error, ok, warning
 from acp_bridge.terminal.doctor.trial import Trial, try_agent
 

@@ -38,6 +38,7 @@ class MemoryContext(SessionContext):
         command = AgentCommand(settings.command, {"protocolVersion": 1}, ends=plugs.ends)
         super().__init__(settings, Journal(settings.home), tasks, command)
         self.features, self.finds = plugs.features, plugs.finds
+        self.announces = plugs.announces
         self.capabilities = agent.script["initialize"]["agentCapabilities"]
         self.agent = agent
 
