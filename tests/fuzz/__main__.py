@@ -12,12 +12,14 @@ from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
 
-from tests.fuzz import script
+from tests.fuzz import script, triples
 from tests.fuzz.run import attempt
 from tests.support.postgres import cluster
 
 #: Operations of one seed.
 EACH = 40
+#: Operations for one triple of features.
+OF_TRIPLES = 100
 
 
 def runs(count: int, seed: int) -> list[tuple[int, int]]:
@@ -42,6 +44,16 @@ def options_of() -> argparse.Namespace:
         "--postgres", action="store_true", help="with the sessions of each run in a database"
     )
     return parser.parse_args()
+
+
+def play_triples(count: int, seed: int) -> int:
+    """Play `count` triples of features in memory; returns how many failed."""
+    problems = {names: triples.attempt(names) for names in triples.drawn(count, seed)}
+    failed = {names: problem for names, problem in problems.items() if problem}
+    print(f"\n{len(problems)} triples of features, {len(failed)} failed")
+    for names, problem in failed.items():
+        print(f"FAILED with the features {', '.join(names)}: {problem}")
+    return len(failed)
 
 
 def main() -> int:
@@ -71,12 +83,13 @@ def main() -> int:
                 how = f' ARGS="{given.strip()}"' if given else ""
                 print(f"again: make fuzz SEED={seed} N={count}{how}", flush=True)
             print(".", end="" if number % 25 else f" {number}\n", flush=True)
+    broken = play_triples(options.n // OF_TRIPLES, options.seed)
     print()
     for name, times in sorted(counts.items()):
         print(f"  {name:26} {times:6}")
     seconds = time.monotonic() - began
     print(f"{len(planned) - failed} runs passed, {failed} failed in {seconds:.0f} s")
-    return 1 if failed else 0
+    return 1 if failed or broken else 0
 
 
 if __name__ == "__main__":
