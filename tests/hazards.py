@@ -2,8 +2,9 @@
 
 They are read from the source of the tests. `make hazards` writes the headings of docs/invariants.md
 from hazards.toml, and into docs/invariants-tests.md the tests of each number. test_hazards.py fails
-while one is out of date. A mark may stand on a test, on a class of tests, or in `pytestmark` of a
-module.
+while one is out of date. A mark is on a test, on a class of tests, or in `pytestmark` of a module.
+It names an entry (Q16), or one promise of an entry by its own number (Q16.1). The document itself
+has the list of promises.
 """
 
 import ast
@@ -22,6 +23,8 @@ SECURITY = TESTS.parent / "SECURITY.md"
 ATTACKS = "tests/attacks/"
 #: The heading of an invariant, and what was written about it.
 ENTRY = re.compile(r"^### ([A-Z]\d+)\b.*\n((?:(?!#).*\n?)*)", re.MULTILINE)
+#: A promise of an entry: its own number, and one sentence.
+PROMISE = re.compile(r"^- \*\*([A-Z]\d+\.\d+)\*\* (.+)$", re.MULTILINE)
 #: How a promise of SECURITY.md is numbered.
 CLAIM = re.compile(r"\((S\d+)[);]")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -35,6 +38,11 @@ class Mark(NamedTuple):
     #: the test may not run or may not pass: skip, skipif, xfail.
     excused: bool
 
+    @property
+    def entry(self) -> str:
+        """The entry that the number belongs to: Q16 for Q16.1."""
+        return self.number.partition(".")[0]
+
 
 def manifest() -> tuple[dict[str, str], dict[str, str]]:
     """The hazards (number -> what must hold) and those deferred (number -> why)."""
@@ -46,6 +54,12 @@ def claims() -> dict[str, str]:
     """What SECURITY.md promises: number -> in short."""
     read: dict[str, str] = tomllib.loads((TESTS / "hazards.toml").read_text("utf-8"))["claims"]
     return read
+
+
+@cache
+def promises() -> dict[str, str]:
+    """What docs/invariants.md promises: number (Q16.1) -> one sentence."""
+    return dict(PROMISE.findall(DOCUMENT.read_text("utf-8")))
 
 
 @cache
@@ -113,9 +127,9 @@ def document(text: str) -> str:
 def proofs() -> str:
     """The text of docs/invariants-tests.md: the tests of each invariant, or why it has none yet."""
     hazards, deferred = manifest()
-    tests = defaultdict(set)
+    tests: dict[str, list[Mark]] = defaultdict(list)
     for mark in all_marks():
-        tests[mark.number].add(mark.test)
+        tests[mark.entry].append(mark)
     lists = (
         f"## {number}\n\n{title[:1].upper()}{title[1:]}.\n\n"
         + (_listed(tests[number]) if tests[number] else f"No test yet: {deferred.get(number)}.\n")
@@ -127,18 +141,23 @@ def proofs() -> str:
 _INTRODUCTION = """\
 # The tests of the invariants
 
-For each rule of [invariants.md](invariants.md) the tests that prove it, and for each promise of \
-[SECURITY.md](../SECURITY.md) those that attack it, from their marks \
-(`@pytest.mark.hazard("C8")`). Written by `make hazards`; not to be edited.
+For each entry of [invariants.md](invariants.md), the tests that prove it. For each promise of \
+[SECURITY.md](../SECURITY.md), the tests that attack it. A number in brackets is the one promise that \
+a test names. `make hazards` writes this file from the marks of the tests \
+(`@pytest.mark.hazard("C8")`, `hazard("C8.1")`). Don't edit it.
 """
 
 
-def _listed(tests: Iterable[str]) -> str:
-    """The tests as a Markdown list with an item for each file."""
+def _listed(marks: Iterable[Mark]) -> str:
+    """The tests as a Markdown list with an item for each file, and the promises that they name."""
+    named: dict[str, set[str]] = defaultdict(set)
+    for mark in marks:
+        named[mark.test] |= {mark.number} - {mark.entry}
     files = defaultdict(list)
-    for test in sorted(tests):
+    for test in sorted(named):
         file, _, name = test.partition("::")
-        files[file].append(f"`{name}`" if name else "all")
+        numbers = ", ".join(sorted(named[test], key=lambda number: int(number.partition(".")[2])))
+        files[file].append((f"`{name}`" if name else "all") + (f" ({numbers})" if numbers else ""))
     return "".join(f"- `{file}`: {', '.join(names)}\n" for file, names in files.items())
 
 

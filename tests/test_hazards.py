@@ -12,6 +12,7 @@ from tests.hazards import (
     CLAIM,
     DOCUMENT,
     ENTRY,
+    PROMISE,
     PROOFS,
     SECURITY,
     TESTS,
@@ -20,6 +21,7 @@ from tests.hazards import (
     document,
     manifest,
     marks,
+    promises,
     proofs,
 )
 
@@ -58,17 +60,18 @@ def test_the_list_of_hazards_is_whole() -> None:
 
 def test_every_hazard_has_a_test_or_is_deferred_with_a_reason() -> None:
     hazards, deferred = manifest()
-    proved = {mark.number for mark in all_marks()}
+    proved = {mark.entry for mark in all_marks()}
     assert [number for number in hazards if number not in proved | deferred.keys()] == []
 
 
 def test_what_has_a_test_is_deferred_no_more() -> None:
     _, deferred = manifest()
-    assert {mark.number for mark in all_marks()} & deferred.keys() == set()
+    assert {mark.entry for mark in all_marks()} & deferred.keys() == set()
 
 
 def test_every_mark_names_a_hazard_that_there_is() -> None:
-    assert [mark for mark in all_marks() if mark.number not in NUMBERS + CLAIMS] == []
+    known = {*NUMBERS, *CLAIMS, *promises()}
+    assert [mark for mark in all_marks() if mark.number not in known] == []
 
 
 def test_the_promises_of_security_md_are_those_of_the_list_in_its_order() -> None:
@@ -93,6 +96,23 @@ def test_the_document_explains_every_invariant_in_the_order_of_the_list() -> Non
     assert [number for number, words in entries if not words] == []
 
 
+def test_each_entry_is_a_list_of_promises_that_are_numbered_in_order() -> None:
+    for found in ENTRY.finditer(DOCUMENT.read_text("utf-8")):
+        lines = found[2].strip().splitlines()
+        if not lines[0].startswith("- "):  # TODO
+            continue
+        numbers = [said[1] if (said := PROMISE.fullmatch(line)) else line for line in lines]
+        assert numbers == [f"{found[1]}.{n}" for n in range(1, len(lines) + 1)]
+
+
+@pytest.mark.parametrize("number", promises())
+def test_a_promise_is_one_sentence_of_at_most_thirty_words(number: str) -> None:
+    sentence = promises()[number]
+    assert sentence.endswith(".")
+    assert not re.search(r"[.;] ", sentence)
+    assert len(sentence.split()) <= 30
+
+
 def test_the_headings_of_the_document_are_those_of_the_list() -> None:
     text = DOCUMENT.read_text("utf-8")
     assert text == document(text), "out of date: run `make hazards`"
@@ -113,13 +133,14 @@ def test_every_reference_to_an_invariant_in_the_code_names_one_that_there_is(fol
     letters = "".join(sorted({number[0] for number in NUMBERS + CLAIMS}))
     if folder == "tests":  # where models say "A0", "X3" and "N2"; marks are looked at above
         letters = letters.translate(dict.fromkeys(map(ord, "AXN")))
-    reference = re.compile(rf"\b[{letters}][1-9][0-9]?\b")
+    reference = re.compile(rf"\b[{letters}][1-9][0-9]?\b(?:\.[1-9][0-9]?\b)?")
+    known = {*NUMBERS, *CLAIMS, *promises()}
     unknown = [
         f"{path.relative_to(TESTS.parent)}: {number}"
         for path in sorted((TESTS.parent / folder).rglob("*.py"))
         if "node_modules" not in path.parts
         for number in reference.findall(path.read_text("utf-8"))
-        if number not in NUMBERS + CLAIMS
+        if number not in known
     ]
     assert unknown == []
 
@@ -133,7 +154,7 @@ async def test_stop(): ...
 
 @pytest.mark.hazard("Q1")
 class TestQueue:
-    @pytest.mark.hazard("Q2")
+    @pytest.mark.hazard("Q2.1")
     def test_one(self): ...
 
 TestMachine = pytest.mark.hazard("Q9")(Machine.TestCase)
@@ -147,7 +168,7 @@ def test_later(): ...
         ("C8", "t.py::test_stop"),
         ("P12", "t.py::test_stop"),
         ("Q1", "t.py::TestQueue"),
-        ("Q2", "t.py::TestQueue::test_one"),
+        ("Q2.1", "t.py::TestQueue::test_one"),
         ("Q9", "t.py::TestMachine"),
     }
     assert [mark.number for mark in marks(source, "t.py") if mark.excused] == ["K1"]
