@@ -142,8 +142,8 @@ _INTRODUCTION = """\
 # The tests of the invariants
 
 For each entry of [invariants.md](invariants.md), the tests that prove it. For each promise of \
-[SECURITY.md](../SECURITY.md), the tests that attack it. A number in brackets is the one promise that \
-a test names. `make hazards` writes this file from the marks of the tests \
+[SECURITY.md](../SECURITY.md), the tests that attack it. If a test names one promise of an entry, \
+its number is in brackets. `make hazards` writes this file from the marks of the tests \
 (`@pytest.mark.hazard("C8")`, `hazard("C8.1")`). Don't edit it.
 """
 
