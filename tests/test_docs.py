@@ -180,6 +180,10 @@ def test_the_readme_is_read_in_a_few_minutes() -> None:
     assert 700 <= len(text(README).split()) <= 1000
 
 
+def test_the_architecture_is_read_in_a_quarter_of_an_hour() -> None:
+    assert len(text(ROOT / "docs" / "architecture.md").split()) <= 2500
+
+
 def snippets(language: str) -> list[str]:
     return [
         body for path in DOCUMENTS for kind, body in FENCE.findall(text(path)) if kind == language
