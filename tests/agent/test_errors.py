@@ -36,7 +36,7 @@ def logged_id(error: RpcError) -> str:
         ("other", -32603),
     ],
 )
-@pytest.mark.hazard("P16")
+@pytest.mark.hazard("P16.1")
 async def test_a_model_s_sentence_is_the_error_s_message_and_its_details(
     talk: Talk, cwd: Path, caplog: pytest.LogCaptureFixture, kind: str, code: int
 ) -> None:
@@ -71,7 +71,7 @@ async def test_what_nobody_expected_is_an_error_without_its_text(
         assert "/secret" not in str(client.recording)
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.1")
 @pytest.mark.parametrize("kind", ["missing_key", "auth", "other"])
 def test_a_secret_in_a_model_s_sentence_is_masked(kind: ErrorKind) -> None:
     mask = Secrets(["sk-12345678"]).mask
@@ -152,7 +152,7 @@ async def test_before_initialize_an_error_says_what_to_do(
         ("initialize", {}),
     ],
 )
-@pytest.mark.hazard("P16")
+@pytest.mark.hazard("P16.1")
 async def test_every_error_has_its_sentence_as_details_and_nothing_else(
     talk: Talk, method: str, params: Any
 ) -> None:

@@ -94,7 +94,7 @@ BKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj
 LINES = PEM.splitlines()[1:3]
 
 
-@pytest.mark.hazard("K7")
+@pytest.mark.hazard("K7.1")
 @pytest.mark.parametrize(
     "text",
     [
@@ -116,7 +116,7 @@ def test_a_secret_of_several_lines_is_masked_line_by_line_too(value: str, text: 
     assert not any(line in masked for line in LINES)
 
 
-@pytest.mark.hazard("K7")
+@pytest.mark.hazard("K7.1")
 @pytest.mark.parametrize(
     "escape",
     [
@@ -201,7 +201,7 @@ def test_a_part_of_a_text_shows_nothing_that_the_whole_does_not(
     assert secrets.mask_part(text) == secrets.mask(text)
 
 
-@pytest.mark.hazard("K7")
+@pytest.mark.hazard("K7.1")
 def test_half_a_secret_is_masked_where_a_text_is_cut() -> None:
     secrets = Secrets([KEY])
     text = f"the key {KEY} of it"
@@ -310,7 +310,7 @@ def log() -> Iterator[tuple[logging.Logger, list[str]]]:
     logging.setLogRecordFactory(factory)
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.1")
 def test_no_log_shows_a_secret_in_a_message_an_argument_or_a_traceback(
     log: tuple[logging.Logger, list[str]],
 ) -> None:

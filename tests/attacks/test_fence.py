@@ -42,14 +42,14 @@ async def thief_said(client: RecordingClient) -> str:
     return told_by(client)
 
 
-@pytest.mark.hazard("S17", "P17")
+@pytest.mark.hazard("S17", "P17.2")
 async def test_an_agent_gets_at_no_descriptor_or_memory_of_run_and_its_bridge(field: Field) -> None:
     code, said = await field.command("run", "thief", "--", *field.agent)
     assert code == 0, said
     assert stolen(next(line for line in said.splitlines() if line.startswith("{"))) == []
 
 
-@pytest.mark.hazard("S17", "P17")
+@pytest.mark.hazard("S17", "P17.2")
 @pytest.mark.parametrize("words", [["chat"], ["attach"]])
 async def test_an_agent_gets_at_no_descriptor_or_memory_of_what_a_person_types_into(
     field: Field, words: list[str]
@@ -62,7 +62,7 @@ async def test_an_agent_gets_at_no_descriptor_or_memory_of_what_a_person_types_i
             assert stolen(await thief_said(client)) == []
 
 
-@pytest.mark.hazard("S17", "P17")
+@pytest.mark.hazard("S17", "P17.2")
 async def test_an_agent_gets_at_no_descriptor_or_memory_of_a_kept_bridge_and_its_waiter(
     field: Field,
 ) -> None:
@@ -159,7 +159,7 @@ async def test_an_agent_can_not_pose_as_the_bridge_of_its_session(field: Field) 
     assert not heard.exists()
 
 
-@pytest.mark.hazard("S18", "P17")
+@pytest.mark.hazard("S18", "P17.4")
 async def test_an_agent_s_tool_gets_at_no_stream_of_its_own_agent_or_another(field: Field) -> None:
     async with field.bridge(), field.bridge() as client:
         await client.prompt("meddle", within=SECONDS)
@@ -168,7 +168,7 @@ async def test_an_agent_s_tool_gets_at_no_stream_of_its_own_agent_or_another(fie
     assert [each for each in found if isinstance(each[2], int)] == []
 
 
-@pytest.mark.hazard("S18", "P17")
+@pytest.mark.hazard("S18", "P17.5")
 async def test_an_agent_can_not_answer_in_the_place_of_a_hook(field: Field) -> None:
     done = field.folder / "done"
     wait = f"while [ ! -e {done} ]; do sleep 0.02; done"
@@ -272,7 +272,7 @@ if way == "guard":
 """
 
 
-@pytest.mark.hazard("S20", "P1")
+@pytest.mark.hazard("S20", "P1.2")
 @pytest.mark.parametrize(
     ("way", "end"),
     [

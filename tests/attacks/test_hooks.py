@@ -92,7 +92,7 @@ async def test_trusted_hooks_are_off_when_the_link_to_their_folder_leads_elsewhe
         assert "The hooks of this project are off" in client.text()
 
 
-@pytest.mark.hazard("S21", "C18")
+@pytest.mark.hazard("S21", "C18.9", "C18.10")
 async def test_a_hook_that_an_agent_has_written_is_named_before_it_answers_and_when_it_has(
     field: Field,
 ) -> None:

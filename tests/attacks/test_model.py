@@ -97,7 +97,7 @@ async def test_every_change_every_command_and_every_path_outside_is_asked_for(
     assert [each.name for each in outside.iterdir()] == ["secret.txt"]
 
 
-@pytest.mark.hazard("S7", "S8", "K5", "K7")
+@pytest.mark.hazard("S7", "S8", "K5", "K7.3")
 async def test_a_command_finds_no_key_and_a_secret_in_what_it_says_reaches_nobody(
     field: Field, provider: Provider
 ) -> None:
@@ -143,7 +143,7 @@ async def test_a_project_gives_the_agent_neither_keys_nor_addresses(
     assert (code, provider.requests) == (9, []), said
 
 
-@pytest.mark.hazard("S18", "P17")
+@pytest.mark.hazard("S18", "P17.4")
 async def test_an_agent_gets_at_no_stream_of_an_mcp_server(
     field: Field, provider: Provider
 ) -> None:
@@ -270,7 +270,7 @@ print(*found)
 """
 
 
-@pytest.mark.hazard("S24", "K7")
+@pytest.mark.hazard("S24", "K7.4")
 async def test_what_the_first_process_starts_never_shows_a_key(
     field: Field, provider: Provider
 ) -> None:

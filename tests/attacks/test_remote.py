@@ -157,7 +157,7 @@ async def test_an_agent_does_not_come_in_with_a_stolen_token(target: Target, cod
     assert "may not connect" in said or "can't be seen" in said
 
 
-@pytest.mark.hazard("N1", "P17")
+@pytest.mark.hazard("N1", "P17.2")
 async def test_an_agent_gets_at_no_descriptor_or_memory_of_the_server(target: Target) -> None:
     told = json.loads(target.client("thief"))
     assert told["seen"]

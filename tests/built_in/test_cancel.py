@@ -192,7 +192,7 @@ async def test_waiting_for_permission(desk: Desk) -> None:
     assert not (desk.stack.cwd / "late.txt").exists()
 
 
-@pytest.mark.hazard("C10")
+@pytest.mark.hazard("C10.3")
 async def test_in_a_command_whose_tree_is_dead_by_then(desk: Desk) -> None:
     desk.provider.say(Call("shell", HELD))
     prompt = desk.begin()

@@ -46,7 +46,7 @@ async def forked(stack: Stack, client: RecordingClient) -> tuple[str, int]:
     return session, pid
 
 
-@pytest.mark.hazard("C8", "C9", "F3")
+@pytest.mark.hazard("C8.1", "C9", "F3")
 async def test_a_forked_agent_that_ignores_the_cancel_is_killed_and_forked_anew(
     stack: Stack,
 ) -> None:
@@ -94,7 +94,7 @@ async def test_sessions_outlive_the_parent_and_the_next_one_starts_all_the_same(
         assert "seven" in client.text(session, mark)
 
 
-@pytest.mark.hazard("P1")
+@pytest.mark.hazard("P1.3")
 async def test_nothing_forked_outlives_a_bridge_that_was_killed(stack: Stack) -> None:
     async with bridge(stack) as client:
         session, _ = await forked(stack, client)
@@ -104,7 +104,7 @@ async def test_nothing_forked_outlives_a_bridge_that_was_killed(stack: Stack) ->
         await all_gone(stack.mark)
 
 
-@pytest.mark.hazard("P1")
+@pytest.mark.hazard("P1.3")
 async def test_nothing_forked_outlives_a_killed_bridge_though_all_is_stopped(
     stack: Stack,
 ) -> None:

@@ -94,7 +94,7 @@ async def test_the_model_is_given_the_projects_guide_and_all_tools(desk: Desk) -
     assert results(body)[-1] == '["echo", {"text": "hello"}]'
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.1")
 async def test_secrets_are_masked_and_keys_of_models_are_not_in_a_commands_environment(
     desk: Desk,
 ) -> None:

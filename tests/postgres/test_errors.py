@@ -104,7 +104,7 @@ async def test_a_session_whose_log_is_longer_in_the_database_is_away_until_that_
     assert await said(database, tmp_path / "there") == "two "
 
 
-@pytest.mark.hazard("N4", "Q13")
+@pytest.mark.hazard("N4", "Q13.1")
 async def test_no_error_that_lasts_loses_a_word_and_what_waits_is_made_in_order(
     database: DatabaseUrl, database_url: str, tmp_path: Path
 ) -> None:

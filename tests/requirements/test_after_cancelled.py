@@ -20,7 +20,7 @@ async def leak(bench: Bench, subject: Subject, client: RecordingClient) -> None:
             await bench.gates.reached(f"leaked-{subject.leak}")
 
 
-@pytest.mark.hazard("C6", "C23")
+@pytest.mark.hazard("C6.1", "C23.1")
 @each(SUBJECTS)
 async def test_nothing_at_all_follows_cancelled_or_the_answer_to_a_load(
     bench: Bench, subject: Subject

@@ -39,7 +39,7 @@ async def set_mode(client: RecordingClient, mode: str) -> None:
     await client.request("session/set_mode", about, within=START)
 
 
-@pytest.mark.hazard("K8")
+@pytest.mark.hazard("K8.1")
 @each(BUILT_IN[:2])
 async def test_a_read_a_write_and_a_command_that_the_client_refuses_are_not_done_another_way(
     bench: Bench, subject: Subject, monkeypatch: pytest.MonkeyPatch

@@ -56,7 +56,7 @@ async def test_an_owner_that_fails_ends_its_own_process_and_nothing_else(
     assert "RuntimeError" in caplog.text
 
 
-@pytest.mark.hazard("P3", "T2")
+@pytest.mark.hazard("P3.2", "T2")
 async def test_what_an_agent_said_before_it_ended_reaches_a_client_that_was_not_reading(
     world: World,
 ) -> None:

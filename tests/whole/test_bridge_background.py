@@ -263,7 +263,7 @@ async def test_what_ran_in_the_background_is_named_when_its_process_has_ended(
         assert lists(client)[-1] == []
 
 
-@pytest.mark.hazard("C25")
+@pytest.mark.hazard("C25.13")
 async def test_a_kill_that_a_stop_leads_to_names_what_ran_in_the_background(
     world: World,
 ) -> None:
@@ -291,7 +291,7 @@ def told_states(client: RecordingClient) -> list[str]:
     return found
 
 
-@pytest.mark.hazard("C25")
+@pytest.mark.hazard("C25.4")
 async def test_an_agent_that_says_it_is_running_without_a_prompt_works_until_it_is_idle(
     world: World,
 ) -> None:
@@ -320,7 +320,7 @@ async def test_a_call_that_such_work_leaves_in_the_background_does_not_go_on_as_
         await client.until_recorded(lambda: told_states(client)[-1] == "idle")
 
 
-@pytest.mark.hazard("C25")
+@pytest.mark.hazard("C25.10")
 async def test_a_stop_of_such_work_lasts_until_the_agent_is_idle(world: World) -> None:
     async with world.inside(
         command=v2_agent(), capabilities=HEARS, drain_timeout=60, stop_delay=0

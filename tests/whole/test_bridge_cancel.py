@@ -25,7 +25,7 @@ async def cancelled_at_gate(world: World, client: RecordingClient, text: str = "
     return prompt
 
 
-@pytest.mark.hazard("C1", "C2", "C4", "C7", "C9")
+@pytest.mark.hazard("C1.4", "C2.1", "C4.2", "C7.2", "C9")
 async def test_a_cancel_ends_the_running_turn_alone_however_often_it_is_sent(
     world: World, tmp_path: Path
 ) -> None:
@@ -50,7 +50,7 @@ async def test_a_cancel_ends_the_running_turn_alone_however_often_it_is_sent(
     assert not read_trace(file).methods("Proxy(0)", "Agent(2)")
 
 
-@pytest.mark.hazard("C1", "C2")
+@pytest.mark.hazard("C1.3", "C2.2")
 async def test_a_cancel_with_nothing_unanswered_has_no_effect_on_a_later_prompt(
     world: World,
 ) -> None:
@@ -64,7 +64,7 @@ async def test_a_cancel_with_nothing_unanswered_has_no_effect_on_a_later_prompt(
     assert world.log.received("session/cancel") == []
 
 
-@pytest.mark.hazard("C3", "C20")
+@pytest.mark.hazard("C3.1", "C20.2")
 async def test_a_cancel_read_with_its_prompt_keeps_it_from_the_agent(world: World) -> None:
     async with world.inside() as client:
         client.send_together(
@@ -75,7 +75,7 @@ async def test_a_cancel_read_with_its_prompt_keeps_it_from_the_agent(world: Worl
     assert world.log.prompts() == ["say after"]
 
 
-@pytest.mark.hazard("C5", "C13", "Q5")
+@pytest.mark.hazard("C5.1", "C13.1", "Q5")
 @pytest.mark.parametrize("behaviour", ["cancel-end-turn", "cancel-error"])
 async def test_whatever_the_agent_answers_to_a_cancelled_prompt_the_client_gets_cancelled(
     world: World, behaviour: str
@@ -93,7 +93,7 @@ async def test_whatever_the_agent_answers_to_a_cancelled_prompt_the_client_gets_
     assert len(world.log.pids()) == 1
 
 
-@pytest.mark.hazard("C5", "C7")
+@pytest.mark.hazard("C5.1", "C5.2", "C7.2")
 async def test_a_cancel_read_before_the_answer_wins_and_a_second_one_in_the_drain_is_harmless(
     world: World,
 ) -> None:
@@ -111,7 +111,7 @@ async def test_a_cancel_read_before_the_answer_wins_and_a_second_one_in_the_drai
     assert len(world.log.received("session/cancel")) == 1
 
 
-@pytest.mark.hazard("C1", "C2", "C5")
+@pytest.mark.hazard("C1", "C2.2", "C5.2")
 @pytest.mark.parametrize("also_waiting", [False, True])
 async def test_when_answer_and_cancel_are_both_there_to_be_read_one_prompt_at_most_is_cancelled(
     world: World, also_waiting: bool
@@ -135,7 +135,7 @@ async def test_when_answer_and_cancel_are_both_there_to_be_read_one_prompt_at_mo
     assert len(world.log.pids()) == 1
 
 
-@pytest.mark.hazard("C8", "C9", "C10", "C12")
+@pytest.mark.hazard("C8.1", "C8.2", "C9.2", "C10.2", "C12.1")
 async def test_an_agent_that_ignores_cancel_is_killed_and_its_successor_has_the_memory(
     world: World,
 ) -> None:
@@ -155,7 +155,7 @@ async def test_an_agent_that_ignores_cancel_is_killed_and_its_successor_has_the_
     assert len(world.log.received("session/resume")) == 1
 
 
-@pytest.mark.hazard("C7", "C8", "C21")
+@pytest.mark.hazard("C7.1", "C8.1", "C21")
 async def test_an_agent_that_never_reads_can_be_cancelled_too(world: World) -> None:
     async with world.inside("never-reads-stdin", drain_timeout=0.2) as client:
         await world.gates.reached("stopped reading")
@@ -169,7 +169,7 @@ async def test_an_agent_that_never_reads_can_be_cancelled_too(world: World) -> N
     assert world.log.prompts() == []
 
 
-@pytest.mark.hazard("C1", "C11")
+@pytest.mark.hazard("C1.5", "C11")
 async def test_with_on_cancel_clear_the_prompts_that_wait_are_cancelled_too(world: World) -> None:
     async with world.bridge(options=("--on-cancel", "clear")) as client:
         running = client.send_prompt("gate g")
@@ -197,7 +197,7 @@ async def test_with_reload_after_cancel_always_a_new_process_follows_each_cancel
         assert "say 2; gate g" in client.text()
 
 
-@pytest.mark.hazard("C13")
+@pytest.mark.hazard("C13.1", "C13.2")
 async def test_a_turn_that_finishes_in_the_drain_is_finished_for_good(world: World) -> None:
     async with world.inside("ignores-cancel") as client:
         prompt = await cancelled_at_gate(world, client, "say one; gate g; stop refusal")
@@ -214,7 +214,7 @@ async def test_a_turn_that_finishes_in_the_drain_is_finished_for_good(world: Wor
     assert len(world.log.pids()) == 1
 
 
-@pytest.mark.hazard("C16", "C6")
+@pytest.mark.hazard("C16.1", "C6")
 async def test_a_card_that_a_cancel_closed_is_not_opened_again_by_its_agent(world: World) -> None:
     async with world.inside("ignores-cancel") as client:
         prompt = await cancelled_at_gate(world, client, "tool t; gate g; tool-done t; tool u")
@@ -243,7 +243,7 @@ async def test_a_prompt_that_is_cancelled_while_it_waits_hushes_no_turn_that_run
         assert client.texts() == ["one", "two"]
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.8")
 async def test_a_cancel_with_an_id_stops_the_turn_and_is_answered(world: World) -> None:
     async with world.inside() as client:
         running = client.send_prompt("gate middle; say never")

@@ -21,7 +21,7 @@ def asked(client: RecordingClient, method: str) -> list[Message]:
     return client.recording.requests(method)
 
 
-@pytest.mark.hazard("C15")
+@pytest.mark.hazard("C15.1")
 async def test_a_permission_is_released_at_once_though_the_client_never_answers(
     world: World,
 ) -> None:
@@ -38,7 +38,7 @@ async def test_a_permission_is_released_at_once_though_the_client_never_answers(
         assert await client.prompt("say after") == {"stopReason": "end_turn"}
 
 
-@pytest.mark.hazard("C15")
+@pytest.mark.hazard("C15.1")
 async def test_a_pending_question_is_released_too_when_the_turn_is_cancelled(world: World) -> None:
     async with world.inside("ignores-cancel", **PATIENT) as client:
         client.side.handlers["elicitation/create"] = never_answers
@@ -50,7 +50,7 @@ async def test_a_pending_question_is_released_too_when_the_turn_is_cancelled(wor
         assert len(asked(client, "$/cancel_request")) == 1
 
 
-@pytest.mark.hazard("C19", "C15", "C18", "C3")
+@pytest.mark.hazard("C19.1", "C19.2", "C15", "C18", "C3")
 async def test_a_cancelled_agent_may_still_look_but_changes_nothing_through_the_client(
     world: World,
 ) -> None:
@@ -78,7 +78,7 @@ async def test_a_cancelled_agent_may_still_look_but_changes_nothing_through_the_
             assert asked(client, method) == []
 
 
-@pytest.mark.hazard("C19", "C10")
+@pytest.mark.hazard("C19.3", "C10")
 async def test_after_a_kill_the_agents_terminals_are_released_and_its_requests_called_back(
     world: World,
 ) -> None:
@@ -99,7 +99,7 @@ async def test_after_a_kill_the_agents_terminals_are_released_and_its_requests_c
         assert await client.prompt("say after") == {"stopReason": "end_turn"}
 
 
-@pytest.mark.hazard("C19")
+@pytest.mark.hazard("C19.3")
 async def test_a_terminal_that_the_client_made_for_a_dead_agent_is_released(world: World) -> None:
     async with world.inside("ignores-cancel", **IMPATIENT) as client:
         client.side.handlers["terminal/create"] = never_answers
@@ -112,7 +112,7 @@ async def test_a_terminal_that_the_client_made_for_a_dead_agent_is_released(worl
         assert released["params"]["terminalId"] == "late"
 
 
-@pytest.mark.hazard("C2", "C11", "Q5")
+@pytest.mark.hazard("C2", "C11.3", "Q5")
 @pytest.mark.parametrize("by", ["the prompt", "the option"])
 async def test_a_superseder_sends_one_cancel_and_runs_next(world: World, by: str) -> None:
     options = ("--delivery", "interrupt" if by == "the option" else "queue")
@@ -135,7 +135,7 @@ async def test_a_superseder_sends_one_cancel_and_runs_next(world: World, by: str
     assert told.get("_meta") == ({"kept": 1} if by == "the prompt" else None)
 
 
-@pytest.mark.hazard("C11")
+@pytest.mark.hazard("C11.2")
 async def test_a_users_cancel_in_the_drain_of_a_supersede_cancels_the_superseder_too(
     world: World,
 ) -> None:
@@ -153,7 +153,7 @@ async def test_a_users_cancel_in_the_drain_of_a_supersede_cancels_the_superseder
     assert len(world.log.received("session/cancel")) == 1
 
 
-@pytest.mark.hazard("C11")
+@pytest.mark.hazard("C11.2")
 async def test_a_users_cancel_before_the_superseder_wins_as_well(world: World) -> None:
     async with world.inside("slow-cancel", delivery=Delivery.INTERRUPT) as client:
         running = client.send_prompt("gate g")
@@ -168,7 +168,7 @@ async def test_a_users_cancel_before_the_superseder_wins_as_well(world: World) -
     assert len(world.log.received("session/cancel")) == 1
 
 
-@pytest.mark.hazard("C11", "C12")
+@pytest.mark.hazard("C11", "C12.1")
 async def test_a_cancel_while_the_replacement_loads_stops_the_next_prompt_and_not_the_reload(
     world: World,
 ) -> None:
@@ -209,7 +209,7 @@ async def test_settings_pass_while_a_turn_runs_and_wait_while_a_process_comes(
     assert (last["mode"], last["effort"]) == ("edit", "high")
 
 
-@pytest.mark.hazard("C8", "C10", "C19", "R9", "P12")
+@pytest.mark.hazard("C8.2", "C10.2", "C19", "R9", "P12")
 async def test_the_end_of_a_bad_turn_has_one_order_for_the_client_and_for_the_next_process(
     world: World,
 ) -> None:
@@ -254,7 +254,7 @@ def _event(message: Message, first: Any) -> str | None:
     return update.get("status") if update.get("status") == "failed" else None
 
 
-@pytest.mark.hazard("P12", "C8")
+@pytest.mark.hazard("P12.2", "C8.2")
 async def test_a_replacement_starts_in_the_drain_but_gets_the_session_only_after_the_kill(
     world: World,
 ) -> None:

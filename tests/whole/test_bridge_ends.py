@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 SECRETS = ("s3cr3t-env-value", "s3cr3t-header", "s3cr3t-credential", "s3cr3t-argument")
 
 
-@pytest.mark.hazard("P1", "P2")
+@pytest.mark.hazard("P1.2", "P2")
 @pytest.mark.parametrize("how", ["EOF", "SIGTERM", "SIGHUP", "SIGINT", "SIGKILL", "close"])
 async def test_no_child_and_no_grandchild_of_the_agent_outlives_any_end(
     world: World, how: str
@@ -51,7 +51,7 @@ async def test_an_agent_that_neither_reads_nor_ends_holds_up_no_end(world: World
         await all_gone(world.mark)
 
 
-@pytest.mark.hazard("P2", "C21")
+@pytest.mark.hazard("P2.5", "C21")
 async def test_an_agent_that_has_all_the_time_to_end_holds_up_no_end_of_the_bridge(
     world: World,
 ) -> None:
@@ -65,7 +65,7 @@ async def test_an_agent_that_has_all_the_time_to_end_holds_up_no_end_of_the_brid
         await all_gone(world.mark)
 
 
-@pytest.mark.hazard("P2")
+@pytest.mark.hazard("P2.4")
 @pytest.mark.parametrize("state", ["waiting", "idle", "in a turn", "deaf in a turn"])
 @pytest.mark.parametrize("how", ["EOF", "SIGTERM", "SIGHUP"])
 async def test_an_agent_that_ignores_the_end_of_its_stdin_is_told_to_end_and_may_tidy_up(
@@ -93,7 +93,7 @@ async def test_an_agent_whose_session_is_closed_may_tidy_up(world: World) -> Non
         assert len(world.log.events("tidied")) == 1
 
 
-@pytest.mark.hazard("P2", "C21")
+@pytest.mark.hazard("P2.5", "C21")
 async def test_a_client_that_stopped_reading_holds_up_no_end(world: World) -> None:
     async with world.bridge() as client:
         client.pipe.pause_reading()
@@ -117,7 +117,7 @@ async def test_the_end_of_the_client_while_its_session_is_made_leaves_nothing(
         await all_gone(world.mark)
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.3")
 async def test_no_secret_is_in_the_journal_or_in_the_log(world: World) -> None:
     env, header, credential, argument = SECRETS
     servers: list[Message] = [

@@ -79,7 +79,7 @@ async def answer_all(client: RecordingClient, method: str, result: Message) -> N
     await client.until_text("all answered", within=30)
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.5")
 async def test_beyond_the_bound_an_agent_that_asks_a_person_is_not_read_on(world: World) -> None:
     async with world.bridge(command=tiny_agent(world.cwd, FLOODS)) as client:
         flooding = client.session_id
@@ -96,7 +96,7 @@ async def test_beyond_the_bound_an_agent_that_asks_a_person_is_not_read_on(world
         assert client.text(flooding).count(NOTICE) == 1
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.5")
 async def test_a_stop_ends_a_flood_at_once_and_the_next_prompt_runs(world: World) -> None:
     async with world.bridge(command=tiny_agent(world.cwd, FLOODS)) as client:
         prompt = await flooded(client, "permissions", PERMISSION)

@@ -110,7 +110,7 @@ async def test_a_session_that_is_not_open_is_forked_and_not_left_open(world: Wor
         )
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.5")
 async def test_a_fork_in_the_middle_of_a_turn_has_no_open_card(world: World) -> None:
     async with world.inside(command=tiny_agent(world.cwd, AGENT)) as client:
         source, prompt = client.session_id, client.send_prompt("wait")

@@ -50,7 +50,7 @@ async def file_of(world: World, name: str) -> Path:
     return world.cwd / name
 
 
-@pytest.mark.hazard("Q11")
+@pytest.mark.hazard("Q11.1")
 async def test_feedback_of_a_hook_is_answered_inside_the_prompt_and_replayed_as_what_it_is(
     world: World,
 ) -> None:
@@ -105,7 +105,7 @@ async def test_a_bridge_that_ends_in_a_prompts_hook_leaves_no_process_and_the_pr
     assert world.log.prompts() == ["say one"]
 
 
-@pytest.mark.hazard("P1", "C13", "Q5")
+@pytest.mark.hazard("P1", "C13.2", "Q5.2")
 async def test_a_turn_that_had_ended_when_the_bridge_was_killed_in_its_hook_is_done(
     world: World,
 ) -> None:
@@ -126,7 +126,7 @@ async def test_a_turn_that_had_ended_when_the_bridge_was_killed_in_its_hook_is_d
     assert (row.outcome, row.agent_outcome) == (DONE, DONE)
 
 
-@pytest.mark.hazard("C3", "C10", "C23", "P1")
+@pytest.mark.hazard("C3", "C10", "C23.1", "P1")
 async def test_stop_in_a_hook_is_cancelled_when_the_hook_is_dead_and_then_it_is_quiet(
     world: World,
 ) -> None:
@@ -221,7 +221,7 @@ async def test_a_session_starts_and_ends_with_its_hooks(world: World) -> None:
     assert {each["session_id"] for each in said} == {session}
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.9")
 async def test_a_file_of_hooks_that_is_new_to_a_session_or_has_changed_is_named_in_it(
     world: World,
 ) -> None:

@@ -75,7 +75,7 @@ def is_message(raw: bytes) -> bool:
         return False
 
 
-@pytest.mark.hazard("Q9", "P4", "K2")
+@pytest.mark.hazard("Q9.1", "P4", "K2")
 async def test_whatever_the_client_sends_each_request_has_one_answer_and_the_session_lives(
     world: World,
 ) -> None:
@@ -150,7 +150,7 @@ def odd_question(draw: st.DrawFn) -> Message:
     return {"id": "fresh", **asked} if draw(st.booleans()) else asked
 
 
-@pytest.mark.hazard("Q9", "P4", "K2")
+@pytest.mark.hazard("Q9.1", "P4", "K2")
 async def test_whatever_the_agent_sends_each_request_has_one_answer_and_the_session_lives(
     world: World,
 ) -> None:

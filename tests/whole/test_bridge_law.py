@@ -46,7 +46,7 @@ async def test_a_version_that_is_none_is_refused_and_the_next_one_taken(
         await client.initialize()
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 async def test_ids_are_echoed_as_they_came_and_requests_before_initialize_are_refused(
     world: World,
 ) -> None:
@@ -64,7 +64,7 @@ async def test_ids_are_echoed_as_they_came_and_requests_before_initialize_are_re
     assert world.log.received("session/new") == []
 
 
-@pytest.mark.hazard("P4", "Q9")
+@pytest.mark.hazard("P4", "Q9.2")
 async def test_what_is_no_message_is_answered_by_its_code_and_the_rest_goes_on(
     world: World,
 ) -> None:
@@ -100,7 +100,7 @@ async def test_what_is_no_message_is_answered_by_its_code_and_the_rest_goes_on(
         assert len([m for m in client.recording.incoming(seen) if "error" in m]) == 2
 
 
-@pytest.mark.hazard("P4")
+@pytest.mark.hazard("P4.1")
 async def test_what_anything_in_the_bridge_prints_lands_on_stderr(world: World) -> None:
     """Here at the end of the process, when nothing of the bridge itself writes any more."""
     library = world.cwd / "sitecustomize.py"

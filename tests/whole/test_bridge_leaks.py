@@ -16,7 +16,7 @@ async def cancelled(world: World, client: RecordingClient, text: str) -> None:
     assert await stopped(client, prompt) == "cancelled"
 
 
-@pytest.mark.hazard("C6", "C9", "C12")
+@pytest.mark.hazard("C6.1", "C6.3", "C9", "C12.1")
 @pytest.mark.parametrize("kind", ["message", "tool", "new-tool"])
 async def test_a_leak_between_turns_reaches_nobody_and_the_agent_is_restarted(
     world: World, kind: str
@@ -35,7 +35,7 @@ async def test_a_leak_between_turns_reaches_nobody_and_the_agent_is_restarted(
     assert len(world.log.pids()) == 3
 
 
-@pytest.mark.hazard("C6")
+@pytest.mark.hazard("C6.1")
 async def test_stray_text_between_turns_reaches_nobody_and_is_no_reason_to_kill(
     world: World,
 ) -> None:
@@ -49,7 +49,7 @@ async def test_stray_text_between_turns_reaches_nobody_and_is_no_reason_to_kill(
     assert len(world.log.pids()) == 1
 
 
-@pytest.mark.hazard("C6", "C19")
+@pytest.mark.hazard("C6.3", "C19.1")
 async def test_a_write_between_turns_is_refused_and_the_agent_is_restarted(world: World) -> None:
     async with world.inside("leaks") as client:
         await cancelled(world, client, "say one")
@@ -61,7 +61,7 @@ async def test_a_write_between_turns_is_refused_and_the_agent_is_restarted(world
     assert len(world.log.pids()) == 2
 
 
-@pytest.mark.hazard("C6", "C2")
+@pytest.mark.hazard("C6.1", "C2")
 @pytest.mark.parametrize("kind", ["message", "tool"])
 async def test_a_leak_into_the_next_turn_is_dropped_and_that_turn_goes_on(
     world: World, kind: str

@@ -21,7 +21,7 @@ def memory(client: RecordingClient) -> int:
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.hazard("K3", "P12")
+@pytest.mark.hazard("K3.4", "P12")
 async def test_a_second_bridge_is_told_that_a_session_is_open_and_gets_it_when_it_is_closed(
     world: World,
 ) -> None:
@@ -47,7 +47,7 @@ async def test_a_second_bridge_is_told_that_a_session_is_open_and_gets_it_when_i
             assert second.texts()[-1] == "say one | say two"
 
 
-@pytest.mark.hazard("P11", "P6")
+@pytest.mark.hazard("P11", "P6.1")
 async def test_a_load_that_waits_for_another_bridge_holds_up_no_other_session(
     world: World,
 ) -> None:
@@ -68,7 +68,7 @@ async def test_a_load_that_waits_for_another_bridge_holds_up_no_other_session(
             assert second.texts(taken) == ["one"]
 
 
-@pytest.mark.hazard("K3", "P12", "K1")
+@pytest.mark.hazard("K3.2", "P12.2", "K1")
 async def test_a_session_is_free_as_soon_as_the_bridge_that_had_it_was_killed(
     world: World,
 ) -> None:
@@ -109,7 +109,7 @@ async def test_a_prompt_that_cannot_be_kept_is_refused_and_a_turn_goes_on_visibl
         assert client.texts() == ["one", "two", "three", "four"]
 
 
-@pytest.mark.hazard("C4", "C7", "C21")
+@pytest.mark.hazard("C4.2", "C7.1", "C21")
 async def test_a_client_that_does_not_read_bounds_the_memory_and_can_cancel_all_the_same(
     world: World,
 ) -> None:
@@ -131,7 +131,7 @@ async def test_a_client_that_does_not_read_bounds_the_memory_and_can_cancel_all_
         assert client.texts()[-1] == "two"
 
 
-@pytest.mark.hazard("C7", "C4", "C10")
+@pytest.mark.hazard("C7.3", "C4", "C10")
 async def test_an_agent_that_was_not_read_for_its_client_is_read_again_after_a_cancel(
     world: World,
 ) -> None:
@@ -176,7 +176,7 @@ async def test_a_history_larger_than_what_may_wait_loads_in_bounded_memory(world
         assert said == [str(n) for n in range(600)]
 
 
-@pytest.mark.hazard("P6", "Q10")
+@pytest.mark.hazard("P6.1", "Q10")
 async def test_the_stream_of_one_session_that_nobody_reads_holds_up_no_other_for_good(
     world: World,
 ) -> None:
@@ -193,7 +193,7 @@ async def test_the_stream_of_one_session_that_nobody_reads_holds_up_no_other_for
         assert len(client.text(one)) == 15_000_000
 
 
-@pytest.mark.hazard("P5")
+@pytest.mark.hazard("P5.2")
 async def test_a_line_over_the_limit_is_refused_alone(world: World) -> None:
     over = 65 * 1024 * 1024
     async with world.bridge() as client:

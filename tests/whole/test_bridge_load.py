@@ -26,7 +26,7 @@ async def replay(client: RecordingClient, session_id: str, cwd: Path) -> list[Me
     return joined(before)
 
 
-@pytest.mark.hazard("R1", "R7", "K1")
+@pytest.mark.hazard("R1", "R7", "K1.3")
 async def test_loading_shows_the_same_each_time_before_the_response_and_changes_nothing(
     world: World,
 ) -> None:

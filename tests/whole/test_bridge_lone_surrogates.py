@@ -111,7 +111,7 @@ async def is_well_answered(
         assert (error["code"], error["message"]) == (-32602, expected), told
 
 
-@pytest.mark.hazard("P16", "Q9")
+@pytest.mark.hazard("P16.3", "Q9")
 @pytest.mark.parametrize("version", [1, 2])
 async def test_each_is_answered_without_a_word_of_the_inside_and_the_session_lives(
     world: World, version: int

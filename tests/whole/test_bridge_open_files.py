@@ -49,7 +49,7 @@ async def full(world: World, client: RecordingClient) -> list[str]:
         opened.append(answer["result"]["sessionId"])
 
 
-@pytest.mark.hazard("P6", "K1", "Q9")
+@pytest.mark.hazard("P6.3", "K1", "Q9")
 async def test_a_bridge_without_room_refuses_sessions_and_goes_on_with_those_it_has(
     world: World,
 ) -> None:
@@ -78,7 +78,7 @@ async def test_a_bridge_without_room_refuses_sessions_and_goes_on_with_those_it_
             assert client.texts(session) == ["one", "two"]
 
 
-@pytest.mark.hazard("P6", "Q9")
+@pytest.mark.hazard("P6.3", "Q9")
 async def test_many_sessions_that_are_asked_for_at_once_take_nothing_from_others(
     world: World,
 ) -> None:

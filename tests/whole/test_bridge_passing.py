@@ -114,7 +114,7 @@ async def test_a_prompt_reaches_the_agent_as_it_is_but_for_what_is_the_bridges(
     assert same(second, {**plain, "sessionId": "0"})
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.2")
 async def test_ids_are_mapped_inside_cancel_requests_both_ways(world: World) -> None:
     ask = json.dumps({"jsonrpc": "2.0", "id": "agents own", "method": "_x/slow", "params": {}})
     give_up = {"method": "$/cancel_request", "params": {"requestId": "agents own"}}
@@ -156,7 +156,7 @@ def _mode(client: RecordingClient) -> Message:
     return {"sessionId": client.session_id, "modeId": "edit"}
 
 
-@pytest.mark.hazard("P5", "T2")
+@pytest.mark.hazard("P5.1", "T2")
 async def test_a_line_of_10_mb_goes_both_ways(world: World) -> None:
     async with world.inside("big-line") as client:
         text = "say " + "y" * 10_000_000
@@ -165,7 +165,7 @@ async def test_a_line_of_10_mb_goes_both_ways(world: World) -> None:
         assert [len(text) for text in client.texts()] == [10_000_000] * 2
 
 
-@pytest.mark.hazard("P4", "T2")
+@pytest.mark.hazard("P4.2", "T2")
 async def test_noise_on_the_agents_stdout_reaches_nobody_and_breaks_nothing(world: World) -> None:
     async with world.inside("noise") as client:
         text = (
@@ -183,7 +183,7 @@ async def test_noise_on_the_agents_stdout_reaches_nobody_and_breaks_nothing(worl
         assert [each.strip() for each in client.texts()[2:]] == [agent_trouble.NO_WORD]
 
 
-@pytest.mark.hazard("C16", "C22")
+@pytest.mark.hazard("C16.4", "C22.2")
 async def test_an_open_card_may_still_end_after_its_turn_and_fails_when_its_agent_dies(
     world: World,
 ) -> None:
@@ -200,7 +200,7 @@ async def test_an_open_card_may_still_end_after_its_turn_and_fails_when_its_agen
         assert ends == [("a", "completed"), ("b", "failed")]
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.2")
 async def test_a_question_about_a_request_names_it_by_the_clients_id(world: World) -> None:
     # The prompt is the third request that the agent gets.
     question = {"mode": "form", "message": "?", "requestedSchema": {}, "requestId": 3}

@@ -102,7 +102,7 @@ async def test_a_turn_waits_when_its_command_has_ended_until_go_or_stop(
         assert await says(client, "go") == {"state": "open"}
 
 
-@pytest.mark.hazard("Q6", "R12")
+@pytest.mark.hazard("Q6.1", "R12")
 async def test_a_killed_bridge_interrupts_a_paused_turn_and_its_session_is_not_paused_again(
     world: World, tmp_path: Path
 ) -> None:

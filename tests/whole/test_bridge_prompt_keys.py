@@ -20,7 +20,7 @@ def send(client: RecordingClient, text: str, session_id: str | None = None) -> A
     return client.send_prompt(text, session_id, _meta={"acp_bridge": {"promptKey": text}})
 
 
-@pytest.mark.hazard("Q5", "Q6", "R12", "K1")
+@pytest.mark.hazard("Q5.2", "Q6", "R12", "K1")
 async def test_after_a_kill_what_is_sent_again_is_answered_left_over_or_interrupted(
     world: World,
 ) -> None:
@@ -49,7 +49,7 @@ async def test_after_a_kill_what_is_sent_again_is_answered_left_over_or_interrup
     assert world.log.prompts() == [done, runs, "say after", waits]
 
 
-@pytest.mark.hazard("Q5", "K1")
+@pytest.mark.hazard("Q5.1", "K1")
 @pytest.mark.parametrize("seed", range(4))
 async def test_killed_at_any_moment_no_prompt_runs_twice_and_none_is_lost(
     world: World, seed: int

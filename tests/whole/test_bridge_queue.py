@@ -12,7 +12,7 @@ from tests.whole.bridge_support import TELL_ACCEPTED, World, accepted, stopped
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.hazard("Q1", "Q2", "Q3", "Q9")
+@pytest.mark.hazard("Q1.1", "Q2.1", "Q2.2", "Q3.3", "Q9")
 async def test_prompts_sent_at_once_run_in_order_one_at_a_time_and_each_is_answered(
     world: World,
 ) -> None:
@@ -27,7 +27,7 @@ async def test_prompts_sent_at_once_run_in_order_one_at_a_time_and_each_is_answe
         assert [turn["history"] for turn in world.log.turns()][-1] == world.log.prompts()[:-1]
 
 
-@pytest.mark.hazard("Q10", "C4")
+@pytest.mark.hazard("Q10.2", "C4.1")
 async def test_accepting_listing_and_cancelling_do_not_wait_for_the_running_turn(
     world: World,
 ) -> None:
@@ -45,7 +45,7 @@ async def test_accepting_listing_and_cancelling_do_not_wait_for_the_running_turn
         assert await stopped(client, waiting) == "end_turn"
 
 
-@pytest.mark.hazard("Q10", "C20", "C3")
+@pytest.mark.hazard("Q10.2", "C20", "C3.1")
 async def test_accepting_listing_and_cancelling_do_not_wait_for_an_agent_that_starts(
     world: World,
 ) -> None:
@@ -66,7 +66,7 @@ async def test_accepting_listing_and_cancelling_do_not_wait_for_an_agent_that_st
     assert world.log.prompts() == ["say before", "say kept"]
 
 
-@pytest.mark.hazard("P6", "P11", "Q2")
+@pytest.mark.hazard("P6.1", "P11.1", "Q2")
 async def test_sessions_run_side_by_side_and_the_death_of_one_agent_hurts_no_other(
     world: World,
 ) -> None:
@@ -85,7 +85,7 @@ async def test_sessions_run_side_by_side_and_the_death_of_one_agent_hurts_no_oth
         assert await client.prompt("say three", two) == {"stopReason": "end_turn"}
 
 
-@pytest.mark.hazard("P6", "P11")
+@pytest.mark.hazard("P6.1", "P11.1")
 async def test_a_session_that_waits_for_its_agent_to_start_holds_up_no_other(world: World) -> None:
     world.gates.open("initialize")
     async with world.inside("slow-start") as client:
@@ -98,7 +98,7 @@ async def test_a_session_that_waits_for_its_agent_to_start_holds_up_no_other(wor
         assert (await client.answer_to(new))["result"]["sessionId"] != client.session_id
 
 
-@pytest.mark.hazard("Q8", "Q9")
+@pytest.mark.hazard("Q8.1", "Q9")
 async def test_a_prompt_that_fails_in_any_way_leaves_the_session_free(world: World) -> None:
     async with world.inside() as client:
         for bad in (None, [], "text", [1], [{"type": 1}], [{"type": "text", "text": 1}]):
@@ -113,7 +113,7 @@ async def test_a_prompt_that_fails_in_any_way_leaves_the_session_free(world: Wor
         assert await client.prompt("say free") == {"stopReason": "end_turn"}
 
 
-@pytest.mark.hazard("Q5", "Q9", "C1")
+@pytest.mark.hazard("Q5", "Q9.2", "C1.6")
 async def test_a_cancel_request_removes_a_queued_prompt_and_no_other(world: World) -> None:
     async with world.inside() as client:
         running = client.send_prompt("gate g; say one")
@@ -137,7 +137,7 @@ async def test_a_cancel_request_of_the_running_prompt_is_a_cancel(world: World) 
     assert len(world.log.received("session/cancel")) == 1
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.2")
 async def test_an_id_that_is_in_flight_is_refused_and_the_first_prompt_goes_on(
     world: World,
 ) -> None:
@@ -155,7 +155,7 @@ async def test_an_id_that_is_in_flight_is_refused_and_the_first_prompt_goes_on(
     assert world.log.prompts() == ["gate g; say one"]
 
 
-@pytest.mark.hazard("P9")
+@pytest.mark.hazard("P9.1", "P9.2")
 async def test_an_update_that_trails_the_answer_is_shown_and_holds_up_nothing(
     world: World,
 ) -> None:
@@ -170,7 +170,7 @@ async def test_an_update_that_trails_the_answer_is_shown_and_holds_up_nothing(
         await client.until_recorded(lambda: usage in client.updates())
 
 
-@pytest.mark.hazard("Q2", "V4")
+@pytest.mark.hazard("Q2.1", "V4")
 async def test_a_prompt_without_an_id_never_goes_past_the_queue(world: World) -> None:
     async with world.inside() as client:
         words = [{"type": "text", "text": "say never"}]

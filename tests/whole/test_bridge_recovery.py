@@ -60,7 +60,7 @@ async def test_a_session_of_the_agent_is_not_made_anew_when_a_restart_can_not_lo
         assert await stopped(client, client.send_prompt("and again")) == "end_turn"
 
 
-@pytest.mark.hazard("Q6")
+@pytest.mark.hazard("Q6.1")
 async def test_an_interrupted_turn_is_said_by_the_load_after_one_that_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

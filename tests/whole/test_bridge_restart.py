@@ -10,7 +10,7 @@ from tests.whole.bridge_support import World, kill_agent, refused, shown, stoppe
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.hazard("P3", "Q5", "C16", "C9", "K1")
+@pytest.mark.hazard("P3.1", "Q5.2", "C16.2", "C9.2", "K1")
 async def test_an_agent_that_dies_in_a_turn_fails_it_and_the_session_goes_on_with_its_memory(
     world: World,
 ) -> None:
@@ -28,7 +28,7 @@ async def test_an_agent_that_dies_in_a_turn_fails_it_and_the_session_goes_on_wit
     assert world.log.prompts() == ["say never", "say two; history"]
 
 
-@pytest.mark.hazard("P3")
+@pytest.mark.hazard("P3.1", "P3.4")
 async def test_an_agent_that_exits_is_named_by_its_exit_code_and_started_again_when_needed(
     world: World,
 ) -> None:
@@ -42,7 +42,7 @@ async def test_an_agent_that_exits_is_named_by_its_exit_code_and_started_again_w
         assert client.texts()[-1] == "say one; exit 3 | say two"
 
 
-@pytest.mark.hazard("C12", "C21", "R3")
+@pytest.mark.hazard("C12.2", "C21.2", "R3")
 async def test_a_session_that_no_process_takes_answers_the_error_and_stays_whole(
     world: World,
 ) -> None:
@@ -97,7 +97,7 @@ async def test_a_session_whose_first_turn_was_killed_goes_on_as_a_new_one_and_th
     assert len(world.log.received("session/new")) == 2
 
 
-@pytest.mark.hazard("C8")
+@pytest.mark.hazard("C8.2")
 async def test_memory_that_is_lost_is_said_to_be_lost(world: World) -> None:
     async with world.inside("no-load-no-resume") as client:
         await client.prompt("say one")
@@ -222,7 +222,7 @@ async def test_the_users_mode_and_options_are_set_again_before_the_next_prompt(
     assert given == [("plan", "high"), ("plan", "high")]
 
 
-@pytest.mark.hazard("R9", "C12")
+@pytest.mark.hazard("R9", "C12.2")
 async def test_a_prompt_does_not_run_when_the_mode_cannot_be_set_again(world: World) -> None:
     async with world.inside("permissive-default", "set-mode-fails") as client:
         about = {"sessionId": client.session_id}

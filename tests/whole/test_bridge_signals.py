@@ -108,7 +108,7 @@ def born(world: World, *wrapped: str, agent: list[str] | None = None) -> Iterato
             os.close(fd)
 
 
-@pytest.mark.hazard("P2")
+@pytest.mark.hazard("P2.1")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 async def test_a_signal_at_any_moment_of_the_start_ends_the_bridge_well(
     world: World, name: str
@@ -124,7 +124,7 @@ async def test_a_signal_at_any_moment_of_the_start_ends_the_bridge_well(
             assert bridge.said() == (b"", b""), milliseconds
 
 
-@pytest.mark.hazard("P2")
+@pytest.mark.hazard("P2.1")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 async def test_a_signal_just_before_the_client_is_served_is_not_lost(
     world: World, monkeypatch: pytest.MonkeyPatch, name: str

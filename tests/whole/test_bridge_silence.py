@@ -29,7 +29,7 @@ async def test_a_silent_agent_is_told_of_with_the_program_below_it_and_stop_ends
         assert client.text().count(SILENT) == 1
 
 
-@pytest.mark.hazard("C26")
+@pytest.mark.hazard("C26.6", "C26.8")
 async def test_with_the_option_a_silent_turn_is_cancelled_and_the_session_goes_on(
     world: World,
 ) -> None:
@@ -44,7 +44,7 @@ async def test_with_the_option_a_silent_turn_is_cancelled_and_the_session_goes_o
     assert len(world.log.pids()) == 2
 
 
-@pytest.mark.hazard("C26")
+@pytest.mark.hazard("C26.7")
 async def test_a_silent_turn_whose_program_computes_goes_on_until_that_stops(
     world: World,
 ) -> None:

@@ -15,7 +15,7 @@ from tests.whole.tiny_agent import tiny_agent
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.hazard("C21")
+@pytest.mark.hazard("C21.1")
 async def test_an_agent_that_never_answers_initialize_fails_it_in_time_and_may_be_tried_again(
     world: World,
 ) -> None:
@@ -61,7 +61,7 @@ async def test_a_command_that_does_not_exist_fails_initialize_and_is_named(world
             await client.initialize()
 
 
-@pytest.mark.hazard("C12", "C21", "Q1")
+@pytest.mark.hazard("C12.2", "C21.2", "Q1")
 async def test_a_restart_that_takes_too_long_answers_who_waits_and_is_tried_at_the_next_prompt(
     world: World,
 ) -> None:
@@ -79,7 +79,7 @@ async def test_a_restart_that_takes_too_long_answers_who_waits_and_is_tried_at_t
         assert client.texts() == ["one", "say one"]
 
 
-@pytest.mark.hazard("P14")
+@pytest.mark.hazard("P14.1")
 async def test_nothing_of_the_users_takes_the_place_of_the_built_in_agent(
     world: World, tmp_path: Path
 ) -> None:
@@ -103,7 +103,7 @@ async def test_nothing_of_the_users_takes_the_place_of_the_built_in_agent(
     assert not trace.exists()
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.1")
 async def test_ids_that_turns_and_processes_share_are_told_apart_at_the_client(
     world: World,
 ) -> None:
@@ -131,7 +131,7 @@ async def test_ids_that_turns_and_processes_share_are_told_apart_at_the_client(
         assert list(dict.fromkeys(messages)) == again
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.1")
 async def test_sessions_of_agents_that_count_from_0_are_told_apart(world: World) -> None:
     async with world.inside("reuses-ids") as client:
         one = client.session_id
@@ -150,7 +150,7 @@ async def test_sessions_of_agents_that_count_from_0_are_told_apart(world: World)
     assert {event["session"] for event in world.log.events("turn")} == {"0"}
 
 
-@pytest.mark.hazard("P10", "P13")
+@pytest.mark.hazard("P10.1", "P13.2")
 @pytest.mark.parametrize("order", [1, -1])
 async def test_permission_requests_at_the_same_time_are_answered_to_the_right_ones(
     world: World, order: int
@@ -169,7 +169,7 @@ async def test_permission_requests_at_the_same_time_are_answered_to_the_right_on
         assert client.text() == told
 
 
-@pytest.mark.hazard("P8")
+@pytest.mark.hazard("P8.1", "P8.2")
 async def test_nothing_of_a_session_comes_before_its_response_and_nothing_is_lost(
     world: World,
 ) -> None:

@@ -43,7 +43,7 @@ async def test_words_join_the_turn_of_an_agent_that_takes_them(world: World) -> 
         assert [turn["prompt"] for turn in world.log.turns()] == ["say one; gate g"]
 
 
-@pytest.mark.hazard("Q15", "Q6")
+@pytest.mark.hazard("Q15.10", "Q6.1")
 async def test_after_a_kill_sent_words_are_interrupted_and_others_left_over(world: World) -> None:
     async with world.bridge("steers", exits=-9, capabilities=HEARS) as client:
         session = client.session_id
@@ -67,7 +67,7 @@ async def test_after_a_kill_sent_words_are_interrupted_and_others_left_over(worl
     assert [turn["prompt"] for turn in world.log.turns()] == ["say one; gate never", "say waits"]
 
 
-@pytest.mark.hazard("Q15", "Q13", "Q5")
+@pytest.mark.hazard("Q15", "Q13.9", "Q5.2")
 async def test_words_that_were_sent_on_a_full_disk_are_not_offered_again_after_a_kill(
     world: World,
 ) -> None:

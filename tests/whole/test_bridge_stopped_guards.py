@@ -36,7 +36,7 @@ def end(client: RecordingClient, how: str) -> None:
         client.terminate(signal.Signals[how])
 
 
-@pytest.mark.hazard("P1", "P2")
+@pytest.mark.hazard("P1", "P2.5")
 @pytest.mark.parametrize("how", ["EOF", "SIGTERM", "SIGHUP", "SIGINT"])
 async def test_a_stopped_guard_holds_up_no_end_and_its_tree_dies(world: World, how: str) -> None:
     async with world.bridge("leaves-child", "leaves-grandchild") as client:
@@ -48,7 +48,7 @@ async def test_a_stopped_guard_holds_up_no_end_and_its_tree_dies(world: World, h
         await all_gone(world.mark, within=1)
 
 
-@pytest.mark.hazard("P1", "P12")
+@pytest.mark.hazard("P1.4", "P12.2")
 async def test_a_stopped_guard_kills_its_tree_when_the_bridge_was_killed(world: World) -> None:
     async with world.bridge("leaves-child", "leaves-grandchild", exits=-9) as client:
         client.send_prompt("child; grandchild; gate g")
@@ -59,7 +59,7 @@ async def test_a_stopped_guard_kills_its_tree_when_the_bridge_was_killed(world: 
         await all_gone(world.mark)
 
 
-@pytest.mark.hazard("P1", "P2")
+@pytest.mark.hazard("P1", "P2.5")
 async def test_many_stopped_guards_hold_up_no_end(world: World) -> None:
     async with world.bridge("never-ends") as client:
         for _ in range(5):
@@ -71,7 +71,7 @@ async def test_many_stopped_guards_hold_up_no_end(world: World) -> None:
         await all_gone(world.mark, within=1)
 
 
-@pytest.mark.hazard("P1", "P2")
+@pytest.mark.hazard("P1", "P2.5")
 async def test_a_guard_that_cannot_be_continued_holds_up_no_end_and_its_tree_dies(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,7 +85,7 @@ async def test_a_guard_that_cannot_be_continued_holds_up_no_end_and_its_tree_die
         await all_gone(world.mark, within=1)
 
 
-@pytest.mark.hazard("P1", "P12")
+@pytest.mark.hazard("P1.4", "P12.2")
 @pytest.mark.parametrize("when", ["idle", "in a turn", "at the end"])
 async def test_a_guard_that_was_killed_leaves_nothing_of_its_tree_and_hurts_no_other(
     world: World, when: str
@@ -116,7 +116,7 @@ async def test_a_guard_that_was_killed_leaves_nothing_of_its_tree_and_hurts_no_o
         assert await stopped(client, others) == "end_turn"
 
 
-@pytest.mark.hazard("P1", "P2")
+@pytest.mark.hazard("P1", "P2.5")
 async def test_a_stopped_agent_holds_up_no_end(world: World) -> None:
     async with world.bridge("leaves-child") as client:
         client.send_prompt("child; gate g")

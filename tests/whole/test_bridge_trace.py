@@ -71,7 +71,7 @@ async def test_everything_that_a_client_and_an_agent_get_and_say_is_in_the_trace
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.3")
 async def test_logins_and_what_mcp_servers_are_given_are_left_out(
     world: World, tmp_path: Path
 ) -> None:

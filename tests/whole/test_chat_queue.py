@@ -36,7 +36,7 @@ def prompted(log: FixtureLog) -> list[str]:
     return ["".join(block["text"] for block in each["params"]["prompt"]) for each in got]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.2")
 async def test_one_moves_drops_and_edits_what_the_other_has_queued_and_it_runs_so(
     tmp_path: Path, env: dict[str, str], gates: Gates, agent_log: FixtureLog
 ) -> None:
@@ -68,7 +68,7 @@ async def test_one_moves_drops_and_edits_what_the_other_has_queued_and_it_runs_s
     assert prompted(agent_log) == ["gate open", "say one", "say two, and better"]
 
 
-@pytest.mark.hazard("Q16", "R12")
+@pytest.mark.hazard("Q16.2", "R12")
 async def test_what_is_left_over_is_edited_moved_and_dropped_and_then_run(
     tmp_path: Path, env: dict[str, str], gates: Gates, agent_log: FixtureLog
 ) -> None:
@@ -93,7 +93,7 @@ async def test_what_is_left_over_is_edited_moved_and_dropped_and_then_run(
     assert prompted(agent_log) == ["gate open", "say two", "say three more"]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.2")
 async def test_one_who_looks_on_sees_what_waits_and_changes_nothing(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:

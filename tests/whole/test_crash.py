@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 ROUNDS = list(enumerate(("stream", "accept", "drain", "load", "kept", "queue")))
 
 
-@pytest.mark.hazard("K1", "P1", "Q1", "Q5", "Q6", "R1", "R12", "X2", "X3")
+@pytest.mark.hazard("K1.1", "K1.3", "P1", "Q1.1", "Q5", "Q6.2", "R1", "R12", "X2", "X3")
 async def test_nothing_acknowledged_or_shown_is_lost_by_a_kill() -> None:
     cores = anyio.CapacityLimiter(os.cpu_count() or 2)
     failed: dict[str, str] = {}
@@ -33,7 +33,7 @@ async def test_nothing_acknowledged_or_shown_is_lost_by_a_kill() -> None:
     assert failed == {}
 
 
-@pytest.mark.hazard("K1", "N4", "Q5", "Q6", "Q13")
+@pytest.mark.hazard("K1.3", "N4", "Q5", "Q6.2", "Q13")
 async def test_nothing_shown_is_lost_by_a_kill_of_a_bridge_or_of_its_database() -> None:
     failed: dict[str, str] = {}
     with database() as shared:

@@ -77,7 +77,7 @@ async def load(client: RecordingClient, world: World, session_id: str) -> Any:
     return await client.request("session/load", params)
 
 
-@pytest.mark.hazard("K1", "Q5", "Q6", "R12")
+@pytest.mark.hazard("K1", "Q5.2", "Q6", "R12")
 async def test_a_session_goes_on_at_another_machine_when_its_own_was_killed(
     two: Two, world: World
 ) -> None:
@@ -116,7 +116,7 @@ async def test_a_bridge_of_the_same_machine_takes_over_at_once(two: Two, world: 
         assert client.text() == seen
 
 
-@pytest.mark.hazard("N4", "Q13", "K1", "T2")
+@pytest.mark.hazard("N4", "Q13", "K1.1", "K1.3", "T2")
 async def test_what_was_accepted_and_shown_outlives_the_death_of_the_database_in_a_turn(
     two: Two, world: World, server: Cluster
 ) -> None:

@@ -110,7 +110,7 @@ async def test_what_tells_of_no_write_is_answered_at_once(site: Hanging, world: 
         assert without_notices(client) == "beforeonetwothreefour"
 
 
-@pytest.mark.hazard("N4", "K1", "Q5", "Q13", "T2", "V1")
+@pytest.mark.hazard("N4", "K1", "Q5", "Q13.11", "T2", "V1")
 async def test_a_turn_is_visibly_unrecorded_and_nothing_of_it_is_lost_or_there_twice(
     site: Hanging, world: World
 ) -> None:

@@ -65,7 +65,7 @@ async def test_a_prompt_whose_turn_comes_while_the_database_is_away_runs_when_it
             assert words == ["say four", "four", "say five", "five"]
 
 
-@pytest.mark.hazard("C20", "N4")
+@pytest.mark.hazard("C20.1", "N4")
 async def test_a_stop_answers_a_prompt_that_waits_for_the_database_at_once(
     two: Two, world: World, server: Cluster
 ) -> None:
@@ -101,7 +101,7 @@ async def test_a_prompt_that_waits_behind_a_turn_that_the_lease_ended_runs_when_
         assert "made ready" not in client.text()
 
 
-@pytest.mark.hazard("N3", "N4", "Q5", "R12")
+@pytest.mark.hazard("N3", "N4", "Q5.1", "R12")
 async def test_what_waits_for_the_database_is_left_over_where_the_session_was_taken_up(
     two: Two, world: World, server: Cluster
 ) -> None:

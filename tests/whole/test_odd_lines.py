@@ -93,7 +93,7 @@ def session_prompt(id, params):
 """
 
 
-@pytest.mark.hazard("P3")
+@pytest.mark.hazard("P3.3")
 async def test_an_agent_that_closes_its_stdin_between_turns_is_replaced_or_the_prompt_fails(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

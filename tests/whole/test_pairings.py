@@ -147,7 +147,7 @@ def send_back_once(world: World) -> None:
 
 @of(OF_CLIENTS_OF_2)
 @pytest.mark.parametrize("comes_again", [False, True])
-@pytest.mark.hazard("Q11")
+@pytest.mark.hazard("Q11.1")
 async def test_the_feedback_of_a_hook_runs_inside_the_prompt_and_has_no_end_of_its_own(
     world: World, pairing: Pairing, comes_again: bool
 ) -> None:
@@ -193,7 +193,7 @@ async def test_a_turn_has_ended_when_another_prompt_goes_before_the_feedback_of_
 
 
 @of(OF_CLIENTS_OF_2)
-@pytest.mark.hazard("K1", "R12")
+@pytest.mark.hazard("K1.3", "R12")
 async def test_after_a_kill_of_the_bridge_the_session_shows_what_was_shown(
     world: World, pairing: Pairing
 ) -> None:

@@ -33,7 +33,7 @@ def run(code: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.process
-@pytest.mark.hazard("P2")
+@pytest.mark.hazard("P2.1")
 def test_nothing_is_loaded_before_the_signals_are_taken() -> None:
     done = run("print(*sorted(loaded))")
     assert done.stdout.split() == [

@@ -50,7 +50,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"ANTHROPIC_API_KEY": KEY, "ACP_BRIDGE_HOME": home, "PYTHONPATH": path}
 
 
-@pytest.mark.hazard("K7")
+@pytest.mark.hazard("K7.4")
 async def test_no_process_of_a_bridge_is_started_with_a_key_in_its_environment_and_all_have_it(
     starts: Starts, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -68,7 +68,7 @@ async def test_no_process_of_a_bridge_is_started_with_a_key_in_its_environment_a
     assert [each for each in begun if KEY in each] == []
 
 
-@pytest.mark.hazard("K7")
+@pytest.mark.hazard("K7.4")
 async def test_a_command_starts_its_bridge_without_a_key_in_its_environment(
     starts: Starts, env: dict[str, str], tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ def test_the_command_is_run_in_the_place_of_the_bridge_with_the_logins_arguments
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.hazard("K7")
+@pytest.mark.hazard("K7.7")
 def test_with_a_database_as_the_journal_it_has_no_variable_of_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

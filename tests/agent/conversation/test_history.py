@@ -28,7 +28,7 @@ def words(said: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": said}}
 
 
-@pytest.mark.hazard("C16", "R7")
+@pytest.mark.hazard("C16.14", "R7")
 @given(st.lists(records))
 def test_whatever_was_recorded_a_replay_ends_every_card_it_opens(found: list[Record]) -> None:
     opened: list[str] = []
@@ -105,7 +105,7 @@ def test_a_plan_belongs_to_the_answer_whose_calls_are_running() -> None:
     assert history.message_id == before
 
 
-@pytest.mark.hazard("C17")
+@pytest.mark.hazard("C17.2")
 def test_a_call_without_a_result_is_shown_as_interrupted() -> None:
     update = folded([call(1)]).replay()[-1]
     assert update["status"] == "failed"

@@ -36,7 +36,7 @@ def said(messages: list[Message]) -> list[tuple[str, Any]]:
     return [(m["role"], m["content"]) for m in messages]
 
 
-@pytest.mark.hazard("C17", "K2")
+@pytest.mark.hazard("C17.1", "K2")
 @given(st.lists(records), st.booleans())
 def test_whatever_was_recorded_the_messages_are_well_formed(
     found: list[Record], images: bool

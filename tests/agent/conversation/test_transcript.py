@@ -74,7 +74,7 @@ def file_of(folder: Path) -> Path:
     return folder / "s1.jsonl"
 
 
-@pytest.mark.hazard("K1")
+@pytest.mark.hazard("K1.3")
 def test_what_was_appended_is_in_the_file_at_once_and_loads_equal(tmp_path: Path) -> None:
     transcript = written(tmp_path, TURN)
     loaded = Transcript.load(tmp_path, "s1")  # the writer has neither flushed nor closed
@@ -104,7 +104,7 @@ def test_a_transcript_of_the_first_version_loads(tmp_path: Path) -> None:
     assert history.replay()[-1]["rawOutput"] == {"exitCode": 0}
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.1")
 def test_every_prefix_of_the_file_loads_with_all_its_whole_lines(tmp_path: Path) -> None:
     written(tmp_path, TURN)
     whole = file_of(tmp_path).read_bytes()
@@ -128,7 +128,7 @@ def test_what_follows_a_cut_line_is_not_lost(tmp_path: Path) -> None:
     assert messages[-2] == {"role": "tool", "tool_call_id": "c1", "content": "a b"}
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.2")
 def test_a_bad_record_hides_no_other(tmp_path: Path) -> None:
     written(tmp_path, [user("go"), text("One")])
     with file_of(tmp_path).open("ab") as file:

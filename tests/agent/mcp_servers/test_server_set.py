@@ -97,7 +97,7 @@ async def test_a_server_that_dies_between_calls_is_noticed(tmp_path: Path) -> No
         assert not stand.names
 
 
-@pytest.mark.hazard("P1", "P7")
+@pytest.mark.hazard("P1", "P7.1")
 async def test_closed_none_of_their_processes_is_left(
     tmp_path: Path, mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +240,7 @@ async def test_a_call_that_gets_no_answer_ends_and_says_so(
             await stand.call("echo")
 
 
-@pytest.mark.hazard("C3")
+@pytest.mark.hazard("C3.2")
 async def test_cancelled_a_call_returns_at_once_even_if_the_server_takes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ async def test_without_servers_there_is_nothing_to_serve_and_to_wait_for(
     assert mcp_servers == []
 
 
-@pytest.mark.hazard("R5", "P7")
+@pytest.mark.hazard("R5", "P7.1")
 async def test_servers_given_anew_take_the_place_of_the_old_which_are_closed(
     mcp_servers: list[RecordedServers],
 ) -> None:

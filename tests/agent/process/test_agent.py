@@ -106,7 +106,7 @@ async def test_killed_in_the_middle_what_was_shown_is_shown_again_and_given_to_t
     ]
 
 
-@pytest.mark.hazard("C17", "C16")
+@pytest.mark.hazard("C17.2", "C16")
 async def test_killed_while_the_user_is_asked_the_call_has_a_result_after_the_load(
     start: Start, cwd: Path, model_log: Path
 ) -> None:
@@ -134,7 +134,7 @@ async def test_killed_while_the_user_is_asked_the_call_has_a_result_after_the_lo
 # cancelled
 
 
-@pytest.mark.hazard("C10", "C16", "C17")
+@pytest.mark.hazard("C10.3", "C16.2", "C17.2")
 async def test_cancelled_in_a_command_its_tree_is_dead_when_the_prompt_is_answered(
     start: Start, cwd: Path, running: Fifo, mark: str, model_log: Path
 ) -> None:
@@ -156,7 +156,7 @@ async def test_cancelled_in_a_command_its_tree_is_dead_when_the_prompt_is_answer
     assert results == [INTERRUPTED, "The user did not allow it."]
 
 
-@pytest.mark.hazard("C4", "C3")
+@pytest.mark.hazard("C4.2", "C3")
 async def test_a_cancel_is_read_in_the_middle_of_a_flood(start: Start, cwd: Path) -> None:
     async with start("turn\ntext: x") as client:
         await opened(client, cwd)
@@ -172,7 +172,7 @@ async def test_a_cancel_is_read_in_the_middle_of_a_flood(start: Start, cwd: Path
 # ended
 
 
-@pytest.mark.hazard("P2", "P1")
+@pytest.mark.hazard("P2.2", "P1.1", "P1.3")
 @pytest.mark.parametrize("way", ["eof", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 async def test_on_every_way_out_it_exits_with_0_and_leaves_no_process(
     start: Start, cwd: Path, running: Fifo, mark: str, way: str | signal.Signals
@@ -261,7 +261,7 @@ async def test_a_client_that_reads_nothing_does_not_keep_the_process(
         assert await client.wait(within=5) == 0
 
 
-@pytest.mark.hazard("P4")
+@pytest.mark.hazard("P4.1")
 async def test_what_a_command_prints_by_itself_never_reaches_stdout(
     start: Start, cwd: Path
 ) -> None:

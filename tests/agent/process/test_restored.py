@@ -77,7 +77,7 @@ async def test_killed_while_it_is_summarised_a_conversation_is_as_it_was(
     assert given(model_log)[-3:] == ["I am Ann", "fine", "who am I?"]
 
 
-@pytest.mark.hazard("K2", "R13")
+@pytest.mark.hazard("K2.1", "R13")
 async def test_a_history_that_ends_in_the_middle_of_a_line_keeps_all_before_it(
     start_either: Start, cwd: Path, tmp_path: Path, mark: str, request: pytest.FixtureRequest
 ) -> None:

@@ -88,7 +88,7 @@ async def test_a_key_written_into_the_file_of_keys_is_found_without_a_restart(
         assert KEY not in str(client.recording)
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.1")
 async def test_a_key_from_the_file_of_keys_is_masked_too(
     start: Start, cwd: Path, tmp_path: Path
 ) -> None:
@@ -107,7 +107,7 @@ async def test_a_key_from_the_file_of_keys_is_masked_too(
 # secrets
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.1")
 async def test_secrets_reach_neither_client_nor_model_nor_disk_and_tools_get_no_key(
     start: Start, cwd: Path, tmp_path: Path, model_log: Path
 ) -> None:
@@ -127,7 +127,7 @@ async def test_secrets_reach_neither_client_nor_model_nor_disk_and_tools_get_no_
             assert secret not in written + str(client.recording) + client.stderr.decode()
 
 
-@pytest.mark.hazard("K5", "K7")
+@pytest.mark.hazard("K5", "K7.2")
 async def test_no_process_of_ours_shows_a_key_in_proc(
     start_either: Start, cwd: Path, mark: str
 ) -> None:
@@ -149,7 +149,7 @@ async def test_no_process_of_ours_shows_a_key_in_proc(
 # tools
 
 
-@pytest.mark.hazard("C10", "P1")
+@pytest.mark.hazard("C10.3", "P1")
 async def test_what_a_command_that_kills_its_guard_leaves_is_dead_when_the_call_has_ended(
     start: Start, cwd: Path, mark: str
 ) -> None:
@@ -167,7 +167,7 @@ async def test_what_a_command_that_kills_its_guard_leaves_is_dead_when_the_call_
 # MCP servers
 
 
-@pytest.mark.hazard("P1", "P2", "P7")
+@pytest.mark.hazard("P1", "P2", "P7.1")
 @pytest.mark.parametrize("way", ["eof", signal.SIGTERM, "close"])
 async def test_no_mcp_server_outlives_its_session_however_stubborn(
     start: Start, cwd: Path, mark: str, way: str | signal.Signals

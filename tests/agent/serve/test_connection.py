@@ -38,7 +38,7 @@ async def test_requests_before_initialize_are_refused(talk: Talk, cwd: Path) -> 
 # sessions
 
 
-@pytest.mark.hazard("P8")
+@pytest.mark.hazard("P8.1")
 async def test_nothing_of_a_session_comes_before_its_response(talk: Talk, cwd: Path) -> None:
     async with talk(HELLO) as client:
         await opened(client, cwd)
@@ -84,7 +84,7 @@ async def test_a_title_is_told_once_after_the_first_turn(talk: Talk, cwd: Path) 
 # prompts and cancels
 
 
-@pytest.mark.hazard("Q2")
+@pytest.mark.hazard("Q2.1")
 async def test_prompts_of_a_session_are_answered_one_after_the_other(
     talk: Talk, cwd: Path, gates: Gates
 ) -> None:
@@ -102,7 +102,7 @@ async def test_prompts_of_a_session_are_answered_one_after_the_other(
         assert answered == [first, second, third]
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.1")
 async def test_one_session_does_not_wait_for_another(talk: Talk, cwd: Path, gates: Gates) -> None:
     async with talk(GATED) as client:
         busy = await opened(client, cwd)
@@ -115,7 +115,7 @@ async def test_one_session_does_not_wait_for_another(talk: Talk, cwd: Path, gate
         assert (await client.answer_to(running))["result"] == {"stopReason": "cancelled"}
 
 
-@pytest.mark.hazard("C3", "C5", "C9", "C17")
+@pytest.mark.hazard("C3", "C5.2", "C9", "C17")
 async def test_cancelled_in_the_middle_it_says_so_once_and_remembers(
     talk: Talk, cwd: Path, gates: Gates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +135,7 @@ async def test_cancelled_in_the_middle_it_says_so_once_and_remembers(
     assert '"content": "one two"' in log.read_text().splitlines()[-1]
 
 
-@pytest.mark.hazard("C3", "C20")
+@pytest.mark.hazard("C3.2", "C20.1", "C20.2")
 async def test_cancelled_right_behind_the_prompt_no_model_is_called(
     talk: Talk, cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +150,7 @@ async def test_cancelled_right_behind_the_prompt_no_model_is_called(
     assert not log.exists()
 
 
-@pytest.mark.hazard("C1", "C2")
+@pytest.mark.hazard("C1.3", "C2.2")
 async def test_a_cancel_with_nothing_running_touches_no_later_prompt(talk: Talk, cwd: Path) -> None:
     async with talk(HELLO) as client:
         await opened(client, cwd)
@@ -161,7 +161,7 @@ async def test_a_cancel_with_nothing_running_touches_no_later_prompt(talk: Talk,
         assert (await client.prompt("x"))["stopReason"] == "end_turn"
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.1")
 async def test_a_cancel_is_for_the_running_prompt_not_for_those_behind_it(
     talk: Talk, cwd: Path, gates: Gates
 ) -> None:
@@ -174,7 +174,7 @@ async def test_a_cancel_is_for_the_running_prompt_not_for_those_behind_it(
         assert (await client.answer_to(behind))["result"]["stopReason"] == "end_turn"
 
 
-@pytest.mark.hazard("C15", "C16", "C18")
+@pytest.mark.hazard("C15", "C16.2", "C18.1")
 async def test_cancelled_while_the_user_is_asked_the_card_is_closed_and_nothing_is_run(
     talk: Talk, cwd: Path
 ) -> None:
@@ -198,7 +198,7 @@ async def test_a_permission_answered_cancelled_is_a_cancelled_turn(talk: Talk, c
         assert "session_info_update" not in kinds(client)
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.2")
 async def test_a_client_s_error_or_nonsense_is_no_permission(talk: Talk, cwd: Path) -> None:
     def refuse(params: Message) -> Message:
         raise RpcError(-32601, "no such method")
@@ -277,7 +277,7 @@ async def test_neither_an_empty_token_nor_none_becomes_a_chunk(talk: Talk, cwd: 
 # the end
 
 
-@pytest.mark.hazard("P2", "C16")
+@pytest.mark.hazard("P2.2", "C16")
 async def test_at_eof_a_running_turn_is_ended_and_answered(
     talk: Talk, cwd: Path, gates: Gates
 ) -> None:

@@ -302,7 +302,7 @@ async def test_requests_in_work_are_answered_after_the_clients_stdin_ended(agent
         await client.ended.wait()
 
 
-@pytest.mark.hazard("P2")
+@pytest.mark.hazard("P2.5")
 async def test_the_end_is_bounded_though_a_handler_never_answers(agent: Agent) -> None:
     cancelled = anyio.Event()
 
@@ -320,7 +320,7 @@ async def test_the_end_is_bounded_though_a_handler_never_answers(agent: Agent) -
     assert cancelled.is_set()
 
 
-@pytest.mark.hazard("P2")
+@pytest.mark.hazard("P2.5")
 async def test_the_end_is_bounded_though_stdout_is_full(agent: Agent) -> None:
     async def flood() -> Any:
         while True:
@@ -348,7 +348,7 @@ async def test_a_closed_stdout_ends_the_agent_though_stdin_stays_open(agent: Age
         await client.ended.wait()
 
 
-@pytest.mark.hazard("C4")
+@pytest.mark.hazard("C4.2")
 async def test_a_cancel_is_read_while_the_agent_streams_without_a_pause(agent: Agent) -> None:
     sent_at_cancel: list[int] = []
     sent = 0

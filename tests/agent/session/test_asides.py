@@ -40,7 +40,7 @@ async def reopen(client: RecordingClient, method: str, session_id: str, cwd: Pat
     return client.mark()
 
 
-@pytest.mark.hazard("R1", "C23")
+@pytest.mark.hazard("R1", "C23.1")
 @pytest.mark.parametrize("method", OPENINGS)
 async def test_the_commands_come_before_the_response_that_opens_a_session_again(
     talk: Talk, cwd: Path, method: str
@@ -110,7 +110,7 @@ async def test_what_is_known_at_a_load_is_in_its_response_and_told_before_it(
         assert kinds(client, since) == []
 
 
-@pytest.mark.hazard("C23")
+@pytest.mark.hazard("C23.1")
 async def test_after_a_cancelled_prompt_nothing_is_said_until_the_client_speaks(
     talk: Talk, cwd: Path, gates: Gates, mcp_servers: list[RecordedServers]
 ) -> None:

@@ -118,7 +118,7 @@ async def test_a_model_that_only_calls_tools_is_an_error_after_a_few_tries(
         assert not (cwd / "a").exists()
 
 
-@pytest.mark.hazard("C10")
+@pytest.mark.hazard("C10.3")
 async def test_it_can_be_cancelled_and_its_model_call_ends(
     talk: Talk, cwd: Path, gates: Gates
 ) -> None:

@@ -131,7 +131,7 @@ def transcripts(folder: Path) -> list[Path]:
     return list(folder.rglob("*.jsonl"))
 
 
-@pytest.mark.hazard("K6")
+@pytest.mark.hazard("K6.1")
 @pytest.mark.parametrize("how", ["new", "loaded"])
 async def test_a_session_that_is_deleted_while_it_answers_leaves_nothing_on_the_disk(
     talk: Talk, cwd: Path, gates: Gates, tmp_path: Path, how: str
@@ -325,7 +325,7 @@ async def test_what_the_client_gives_its_servers_alone_is_masked(
         assert client.text().endswith("\t***, ***, ***, production")
 
 
-@pytest.mark.hazard("P7")
+@pytest.mark.hazard("P7.1")
 async def test_the_servers_are_closed_when_the_client_is_gone(
     talk: Talk, cwd: Path, mcp_servers: list[RecordedServers]
 ) -> None:
@@ -336,7 +336,7 @@ async def test_the_servers_are_closed_when_the_client_is_gone(
     assert [servers.closed.is_set() for servers in mcp_servers] == [True, True]
 
 
-@pytest.mark.hazard("R5", "R8", "P7")
+@pytest.mark.hazard("R5", "R8", "P7.1")
 async def test_servers_given_with_a_load_replace_those_before(
     talk: Talk, cwd: Path, mcp_servers: list[RecordedServers]
 ) -> None:
@@ -388,7 +388,7 @@ async def test_the_first_prompt_waits_for_servers_and_can_be_cancelled_meanwhile
         assert client.text() == "one two"
 
 
-@pytest.mark.hazard("P8")
+@pytest.mark.hazard("P8.1")
 async def test_of_a_session_that_was_closed_nothing_more_is_said(
     talk: Talk, cwd: Path, mcp_servers: list[RecordedServers]
 ) -> None:

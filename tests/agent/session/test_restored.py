@@ -147,7 +147,7 @@ async def test_choices_before_the_first_prompt_hide_no_session(talk: Talk, cwd: 
         assert [each["title"] for each in listed["sessions"]] == ["x"]
 
 
-@pytest.mark.hazard("R13", "Q13")
+@pytest.mark.hazard("R13", "Q13.1")
 async def test_a_mode_that_could_not_be_written_is_written_as_soon_as_that_works(
     talk: Talk, cwd: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -443,7 +443,7 @@ async def test_the_model_is_told_of_tools_that_are_gone_and_of_those_that_come_b
 # a turn that was running
 
 
-@pytest.mark.hazard("C17", "R8")
+@pytest.mark.hazard("C17.2", "R8")
 async def test_calls_without_a_result_get_one_each_however_often_it_is_loaded(
     talk: Talk, cwd: Path, tmp_path: Path
 ) -> None:

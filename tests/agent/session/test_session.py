@@ -55,7 +55,7 @@ def session_of(folder: Path, work: Callable[[], Awaitable[None]]) -> Session:
     return Session(shared, "s1", transcript, SessionParams(folder))
 
 
-@pytest.mark.hazard("C5")
+@pytest.mark.hazard("C5.1")
 async def test_a_cancel_that_the_turn_s_end_did_not_notice_still_answers_cancelled(
     tmp_path: Path,
 ) -> None:
@@ -83,7 +83,7 @@ async def test_an_error_of_a_cancelled_turn_is_not_shown(
     assert "closed in the middle" in caplog.text
 
 
-@pytest.mark.hazard("Q8", "C2")
+@pytest.mark.hazard("Q8", "C2.2")
 async def test_after_an_error_and_after_a_cancel_the_next_prompt_runs(tmp_path: Path) -> None:
     work = [ModelError("no"), None, None]
 
@@ -100,7 +100,7 @@ async def test_after_an_error_and_after_a_cancel_the_next_prompt_runs(tmp_path: 
     assert await session.prompt(user("z")) == "end_turn"
 
 
-@pytest.mark.hazard("Q9", "Q8")
+@pytest.mark.hazard("Q9.1", "Q8.1")
 async def test_a_prompt_whose_task_is_cancelled_holds_up_no_other(tmp_path: Path) -> None:
     started = anyio.Event()
 
@@ -118,7 +118,7 @@ async def test_a_prompt_whose_task_is_cancelled_holds_up_no_other(tmp_path: Path
         assert await session.prompt(user("y")) == "end_turn"
 
 
-@pytest.mark.hazard("C20", "C3")
+@pytest.mark.hazard("C20.1", "C20.2", "C3.1")
 async def test_a_waiting_prompt_that_is_cancelled_never_starts(tmp_path: Path) -> None:
     started: list[anyio.Event] = [anyio.Event()]
     answers: dict[str, str] = {}

@@ -36,7 +36,7 @@ async def listed(client: RecordingClient) -> list[str]:
     return [row["title"] for row in (await client.request("session/list", {}))["sessions"]]
 
 
-@pytest.mark.hazard("P9")
+@pytest.mark.hazard("P9.1")
 async def test_the_answer_does_not_wait_for_it_and_it_is_kept(
     talk: Talk, cwd: Path, gates: Gates
 ) -> None:
@@ -106,7 +106,7 @@ async def test_the_conversation_is_material_to_the_model(
     assert len(user["content"]) < 5000
 
 
-@pytest.mark.hazard("C23")
+@pytest.mark.hazard("C23.1")
 async def test_none_comes_in_the_quiet_after_cancelled_but_when_the_client_speaks(
     talk: Talk, cwd: Path, gates: Gates
 ) -> None:

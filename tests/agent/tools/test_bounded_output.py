@@ -50,7 +50,7 @@ def test_its_end_is_given_in_whole_lines() -> None:
 
 
 @given(st.integers(0, 80), st.integers(0, 80), st.integers(1, 20), st.integers(1, 90))
-@pytest.mark.hazard("K7")
+@pytest.mark.hazard("K7.1")
 def test_no_part_of_a_secret_is_left_where_it_is_cut(
     before: int, after: int, size: int, end: int
 ) -> None:

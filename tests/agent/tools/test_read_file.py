@@ -273,7 +273,7 @@ async def test_a_file_that_is_nowhere_is_missing_also_if_the_client_calls_it_emp
     assert await problem(ReadFile(), session(cwd, client), path="none") == "There is no file none."
 
 
-@pytest.mark.hazard("K8")
+@pytest.mark.hazard("K8.1")
 async def test_what_the_client_refuses_to_read_inside_is_not_read_and_the_model_told_why(
     cwd: Path,
 ) -> None:
@@ -289,7 +289,7 @@ async def test_what_the_client_refuses_to_read_outside_is_read_from_the_disk(
     assert await text(cwd, FilesClient(reads=True), path="../a") == "     1\tdisk"
 
 
-@pytest.mark.hazard("K8")
+@pytest.mark.hazard("K8.2")
 async def test_a_client_that_has_no_files_after_all_is_no_reason_not_to_read(cwd: Path) -> None:
     (cwd / "a").write_text("disk")
     assert await text(cwd, FilesClient(reads=True, missing=True), path="a") == "     1\tdisk"
@@ -317,7 +317,7 @@ async def test_a_path_that_became_a_link_elsewhere_is_not_read(cwd: Path, tmp_pa
         await run(action)
 
 
-@pytest.mark.hazard("K5", "K7")
+@pytest.mark.hazard("K5.1", "K7.1")
 @pytest.mark.parametrize("padding", [0, MAX_TEXT])
 async def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut(
     cwd: Path, padding: int

@@ -268,7 +268,7 @@ def test_the_card_says_what_is_searched_and_where(cwd: Path) -> None:
     assert (tool.kind, tool.access) == ("search", "read")
 
 
-@pytest.mark.hazard("K5", "K7")
+@pytest.mark.hazard("K5", "K7.1")
 @pytest.mark.parametrize("at", range(MAX_COLUMNS - 12, MAX_COLUMNS + 2, 3))
 async def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut(cwd: Path, at: int) -> None:
     (cwd / "a").write_text("needle".ljust(at, "x") + "SECRETVALUE" + "y" * 3000)

@@ -128,7 +128,7 @@ async def test_a_command_that_can_t_be_one_is_told(tmp_path: Path) -> None:
         await shell(tmp_path, "echo \0")
 
 
-@pytest.mark.hazard("C10", "P1")
+@pytest.mark.hazard("C10.3", "P1")
 async def test_cancelled_the_whole_group_is_dead_when_it_returns(
     cwd: Path, running: Fifo, mark: str
 ) -> None:
@@ -148,7 +148,7 @@ async def test_cancelled_the_whole_group_is_dead_when_it_returns(
 ESCAPED = "setsid sh -c 'echo up; exec sleep 600' </dev/null 2>/dev/null"
 
 
-@pytest.mark.hazard("C10", "P1")
+@pytest.mark.hazard("C10.3", "P1.2")
 @pytest.mark.parametrize("way", ["ends", "times out", "cancelled"])
 async def test_a_process_that_left_the_command_s_group_is_dead_when_the_call_has_ended(
     cwd: Path, running: Fifo, mark: str, way: str

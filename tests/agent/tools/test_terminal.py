@@ -142,7 +142,7 @@ async def test_past_its_time_it_is_killed_and_what_it_printed_is_read() -> None:
     assert result.raw["exitCode"] is None
 
 
-@pytest.mark.hazard("C10", "C19")
+@pytest.mark.hazard("C10", "C19.3")
 async def test_cancelled_while_it_waits_the_command_is_killed_and_released() -> None:
     client = Editor()
     with anyio.fail_after(5):
@@ -155,7 +155,7 @@ async def test_cancelled_while_it_waits_the_command_is_killed_and_released() -> 
     assert client.terminals["t1"].released
 
 
-@pytest.mark.hazard("C19")
+@pytest.mark.hazard("C19.3")
 async def test_cancelled_before_the_client_has_made_it_it_is_released_when_it_comes() -> None:
     client = SlowEditor()
     with anyio.fail_after(5):
@@ -170,7 +170,7 @@ async def test_cancelled_before_the_client_has_made_it_it_is_released_when_it_co
     assert client.calls == ["create", "kill", "release"]
 
 
-@pytest.mark.hazard("C7")
+@pytest.mark.hazard("C7.1")
 async def test_a_cancel_waits_only_so_long_for_a_client_that_answers_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -214,7 +214,7 @@ async def test_without_a_terminal_it_runs_as_a_process_of_the_agent(tmp_path: Pa
     assert client.calls == []
 
 
-@pytest.mark.hazard("K8")
+@pytest.mark.hazard("K8.1")
 async def test_a_command_that_the_client_refuses_is_not_run_and_the_model_told_why(
     tmp_path: Path,
 ) -> None:
@@ -321,7 +321,7 @@ async def test_on_the_wire_a_terminal_is_made_shown_read_and_released(
     assert cards[-1]["status"] == "completed"
 
 
-@pytest.mark.hazard("C3", "C10", "C19")
+@pytest.mark.hazard("C3", "C10.3", "C19")
 async def test_on_the_wire_a_cancel_ends_the_terminal_before_the_prompt_is_answered(
     talk: Talk, cwd: Path
 ) -> None:
@@ -341,7 +341,7 @@ async def test_on_the_wire_a_cancel_ends_the_terminal_before_the_prompt_is_answe
         assert client.side.terminals == []
 
 
-@pytest.mark.hazard("K5", "K7")
+@pytest.mark.hazard("K5", "K7.1")
 async def test_no_half_of_a_secret_is_left_where_the_client_cut_the_output() -> None:
     client = Editor(printing("VALUE and the end\n", truncated=True))
     secrets = Secrets(["SECRETVALUE"])

@@ -305,7 +305,7 @@ async def test_a_client_that_reads_nothing_is_still_asked_before_a_file_is_writt
     assert (cwd / "a").read_text() == "x"
 
 
-@pytest.mark.hazard("K8")
+@pytest.mark.hazard("K8.1")
 async def test_what_the_client_refuses_to_write_inside_is_not_written(cwd: Path) -> None:
     client = Refusing(writes=True)
     said = await problem(WriteFile(), session(cwd, client), path="a", content="x")
@@ -313,7 +313,7 @@ async def test_what_the_client_refuses_to_write_inside_is_not_written(cwd: Path)
     assert not (cwd / "a").exists()
 
 
-@pytest.mark.hazard("K8")
+@pytest.mark.hazard("K8.1")
 async def test_what_the_client_refuses_to_write_outside_is_not_written_either(
     cwd: Path, tmp_path: Path
 ) -> None:

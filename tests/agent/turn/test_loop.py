@@ -106,7 +106,7 @@ async def test_a_failing_callback_ends_neither_stream_nor_turn_and_is_not_silent
     assert bench.history.messages()[-1]["content"] == "one two three"
 
 
-@pytest.mark.hazard("T2", "K1")
+@pytest.mark.hazard("T2", "K1.3")
 async def test_what_is_shown_was_recorded_first(tmp_path: Path) -> None:
     bench = Bench(tmp_path, NOTES + "turn\ntext: one two", MemoryClient("allow_once"))
     on_disk: list[bool] = []

@@ -154,7 +154,7 @@ async def test_no_model_is_called_after_room_was_made_in_a_pause(tmp_path: Path)
     assert len(model.given) == 1
 
 
-@pytest.mark.hazard("C3", "C10", "C17")
+@pytest.mark.hazard("C3.2", "C10.3", "C17")
 async def test_a_cancel_ends_a_paused_turn_at_once_and_nothing_begins(tmp_path: Path) -> None:
     tool, play = Note(), Playing(allowing(tmp_path))
     play.tool = tool

@@ -143,18 +143,18 @@ async def test_the_user_is_shown_the_call_and_four_options_of_which_two_name_the
     ]
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.1")
 @pytest.mark.parametrize("choice", ["reject_once", "reject_always", "unknown", "", "ALLOW_ONCE"])
 async def test_only_a_chosen_allow_option_allows(choice: str) -> None:
     assert await Asking("ask", choice).check() == "rejected"
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.2")
 async def test_a_request_that_fails_is_no_consent() -> None:
     assert await Asking("ask", ClientError()).check() == "rejected"
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.2")
 async def test_a_cancelled_prompt_is_no_consent() -> None:
     with pytest.raises(PromptCancelled):
         await Asking("ask", None).check()
@@ -233,7 +233,7 @@ async def test_what_was_always_answered_is_kept_and_nothing_else_is(choice: str)
     assert await after.check() == expected.get(choice, "asked")
 
 
-@pytest.mark.hazard("P10")
+@pytest.mark.hazard("P10.1")
 async def test_requests_at_the_same_time_are_each_answered_by_their_own_answer() -> None:
     class Later(MemoryClient):
         """Answers the second request first."""

@@ -96,7 +96,7 @@ async def test_a_file_with_a_second_name_is_asked_for_in_every_mode_as_a_person_
     assert (bench.cwd / "a").read_text() == "old"
 
 
-@pytest.mark.hazard("K1", "T2")
+@pytest.mark.hazard("K1.3", "T2")
 async def test_a_diff_that_was_shown_is_still_there_after_a_kill(tmp_path: Path) -> None:
     bench, tool = Bench(tmp_path, calls("a")), Note("edit")
     tool.content = (DIFF,)
@@ -351,7 +351,7 @@ async def test_secrets_are_masked_in_all_that_a_tool_gives_but_not_in_images(
     assert "***" in bench.told()[0]
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.2")
 @pytest.mark.parametrize("form", ["{}", "```\n{}\n```", "````\n```\n{}\n````"])
 async def test_half_a_secret_is_not_shown_while_the_other_half_is_still_to_come(
     tmp_path: Path, form: str
@@ -367,7 +367,7 @@ async def test_half_a_secret_is_not_shown_while_the_other_half_is_still_to_come(
     assert shown == [[text(form.format("it is "))], [text(form.format("it is hunter2hunted"))]]
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.1")
 async def test_secrets_are_masked_in_errors_too(tmp_path: Path) -> None:
     bench, tool = allowing(tmp_path, calls("a")), Note()
     bench.secrets = Secrets(["hunter2hunter2"])
@@ -475,7 +475,7 @@ async def test_what_plan_mode_refuses_stops_no_other_call(tmp_path: Path) -> Non
     assert "plan mode" in bench.told()[0]
 
 
-@pytest.mark.hazard("P10")
+@pytest.mark.hazard("P10.1")
 async def test_reads_outside_are_asked_for_at_the_same_time_and_answered_each(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ from tests.agent.turn.support import Saying, allowing, calls, states, with_room
 # in the model
 
 
-@pytest.mark.hazard("C3")
+@pytest.mark.hazard("C3.2")
 async def test_a_turn_that_is_cancelled_before_it_starts_calls_no_model(tmp_path: Path) -> None:
     bench, tokens = Bench(tmp_path, "turn\ntext: never"), Tokens()
     room = with_room(bench)
@@ -54,7 +54,7 @@ class Waiting:
         return Completion()
 
 
-@pytest.mark.hazard("C3", "C10", "C17")
+@pytest.mark.hazard("C3.2", "C10", "C17")
 @pytest.mark.parametrize("words", [(), ("one", " two")])
 async def test_cancelled_before_or_after_the_first_token_the_model_stops_and_its_words_stay(
     tmp_path: Path, words: tuple[str, ...]
@@ -68,7 +68,7 @@ async def test_cancelled_before_or_after_the_first_token_the_model_stops_and_its
     assert contents == ["note", *(["one two"] if words else [])]
 
 
-@pytest.mark.hazard("C3")
+@pytest.mark.hazard("C3.2")
 async def test_cancelled_while_room_is_made_no_model_is_called(tmp_path: Path) -> None:
     model = Saying("never")
     bench, making = Bench(tmp_path, model), anyio.Event()
@@ -96,7 +96,7 @@ class Looked(Saying):
         return await super().info()
 
 
-@pytest.mark.hazard("C3")
+@pytest.mark.hazard("C3.2")
 async def test_cancelled_while_the_model_is_looked_up_it_is_not_called(tmp_path: Path) -> None:
     model = Looked()
     with anyio.fail_after(5):
@@ -108,7 +108,7 @@ async def test_cancelled_while_the_model_is_looked_up_it_is_not_called(tmp_path:
     assert model.given == []
 
 
-@pytest.mark.hazard("C3")
+@pytest.mark.hazard("C3.2")
 async def test_cancelled_in_the_last_tool_the_model_is_not_called_again(tmp_path: Path) -> None:
     model = Saying(completion=Completion(tool_calls=(ToolCall("c", "note", '{"text": "a"}'),)))
     bench, tool = Bench(tmp_path, model), Note("read")
@@ -141,7 +141,7 @@ async def test_cancelled_while_asking_nothing_runs(tmp_path: Path, access: Any) 
     assert bench.told() == [INTERRUPTED] * 2
 
 
-@pytest.mark.hazard("C3", "C10", "C16", "C17")
+@pytest.mark.hazard("C3.2", "C10.3", "C16", "C17")
 async def test_cancelled_in_a_tool_the_next_one_does_not_begin(tmp_path: Path) -> None:
     bench, tool = allowing(tmp_path), Note()
     tool.gate = anyio.Event()
@@ -153,7 +153,7 @@ async def test_cancelled_in_a_tool_the_next_one_does_not_begin(tmp_path: Path) -
     assert bench.told() == [INTERRUPTED] * 2
 
 
-@pytest.mark.hazard("C3", "C10", "C16", "C17")
+@pytest.mark.hazard("C3.2", "C10", "C16", "C17")
 async def test_cancelled_between_calls_that_run_at_once_those_that_ended_keep_their_result(
     tmp_path: Path,
 ) -> None:
@@ -179,7 +179,7 @@ async def test_cancelled_between_calls_that_run_at_once_those_that_ended_keep_th
     assert len(tool.prepared) <= 9  # what had no room yet never began
 
 
-@pytest.mark.hazard("C3")
+@pytest.mark.hazard("C3.2")
 async def test_cancelled_while_a_call_is_looked_at_it_is_not_run(tmp_path: Path) -> None:
     class Slow(Note):
         async def prepare(self, args: Any, context: Any) -> Any:
@@ -192,7 +192,7 @@ async def test_cancelled_while_a_call_is_looked_at_it_is_not_run(tmp_path: Path)
     assert bench.client.card_states() == states("1 pending", "2 pending", "1 failed", "2 failed")
 
 
-@pytest.mark.hazard("C3")
+@pytest.mark.hazard("C3.2")
 async def test_cancelled_by_what_happens_right_before_a_tool_begins_it_does_not(
     tmp_path: Path,
 ) -> None:

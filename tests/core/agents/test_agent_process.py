@@ -144,7 +144,7 @@ async def test_the_agents_own_end_is_reported(name: str, outcome: Exit) -> None:
         assert marked(mark) == []
 
 
-@pytest.mark.hazard("P1", "P2")
+@pytest.mark.hazard("P1.3", "P2.3")
 async def test_close_lets_an_agent_end_in_order() -> None:
     async with started(shell("cat; exit 4")) as (process, mark):
         with anyio.fail_after(5):
@@ -153,7 +153,7 @@ async def test_close_lets_an_agent_end_in_order() -> None:
         assert marked(mark) == []
 
 
-@pytest.mark.hazard("P2")
+@pytest.mark.hazard("P2.4")
 @pytest.mark.parametrize("is_stopped", [False, True])
 async def test_close_has_an_agent_that_does_not_heed_its_stdin_tidy_up(
     is_stopped: bool, monkeypatch: pytest.MonkeyPatch
@@ -172,7 +172,7 @@ async def test_close_has_an_agent_that_does_not_heed_its_stdin_tidy_up(
         os.close(stdout)
 
 
-@pytest.mark.hazard("P2")
+@pytest.mark.hazard("P2.4")
 async def test_an_agent_that_heeds_its_stdin_gets_no_signal() -> None:
     async with started(stand_in("ends_with_its_stdin")) as (process, _):
         await read_line(process)
@@ -185,7 +185,7 @@ async def test_an_agent_that_heeds_its_stdin_gets_no_signal() -> None:
         os.close(stdout)
 
 
-@pytest.mark.hazard("P1", "P2")
+@pytest.mark.hazard("P1", "P2.4")
 async def test_close_kills_an_agent_that_does_not_end_within_the_grace() -> None:
     async with started(stand_in("deaf")) as (process, mark):
         await read_line(process)

@@ -135,7 +135,7 @@ async def test_no_forked_agent_has_the_random_state_of_another(tmp_path: Path) -
             assert one != two
 
 
-@pytest.mark.hazard("K7")
+@pytest.mark.hazard("K7.2")
 async def test_a_forked_agent_shows_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ACP_BRIDGE_DEBUGGABLE", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-made-up-0123456789")
@@ -171,7 +171,7 @@ async def test_where_there_is_no_mark_a_forked_agent_is_known_by_the_parent_of_i
 # ends, as those of other agents
 
 
-@pytest.mark.hazard("F1", "P1", "P12")
+@pytest.mark.hazard("F1", "P1.4", "P12")
 async def test_a_killed_guard_is_noticed_and_its_lock_is_free(
     world: Family, tmp_path: Path
 ) -> None:
@@ -198,7 +198,7 @@ async def test_a_kill_reaches_one_forked_tree_and_no_other(world: Family) -> Non
     assert await answers(await world.agent())
 
 
-@pytest.mark.hazard("F3", "P1")
+@pytest.mark.hazard("F3", "P1.4")
 async def test_a_forked_guard_that_was_stopped_kills_its_tree(world: Family) -> None:
     process = await forked(world)
     os.kill(parent_of(process.pid), signal.SIGSTOP)

@@ -66,7 +66,7 @@ async def killable_bridge(
         kill_marked(mark)
 
 
-@pytest.mark.hazard("C8", "P1")
+@pytest.mark.hazard("C8.1", "P1")
 @pytest.mark.parametrize("name", TREES)
 async def test_nothing_of_the_tree_is_alive_once_the_kill_is_reported(name: str) -> None:
     async with started(stand_in(name)) as (process, mark):
@@ -134,7 +134,7 @@ async def test_a_guard_that_hangs_when_it_has_just_started_its_agent_leaves_noth
     assert marked(mark) == []
 
 
-@pytest.mark.hazard("P1")
+@pytest.mark.hazard("P1.3", "P1.4")
 @pytest.mark.parametrize("name", TREES)
 async def test_sigkill_of_the_bridge_ends_the_tree(name: str, tmp_path: Path) -> None:
     async with killable_bridge(tmp_path / "lock", name) as (bridge, _, mark):
@@ -142,7 +142,7 @@ async def test_sigkill_of_the_bridge_ends_the_tree(name: str, tmp_path: Path) ->
         await all_gone(mark)
 
 
-@pytest.mark.hazard("P12", "K3")
+@pytest.mark.hazard("P12.2", "P12.3", "K3.2")
 async def test_after_sigkill_of_the_bridge_the_lock_is_held_until_the_tree_is_dead(
     tmp_path: Path,
 ) -> None:
@@ -162,7 +162,7 @@ def _locked(fd: int) -> bool:
     return True
 
 
-@pytest.mark.hazard("P12")
+@pytest.mark.hazard("P12.3")
 @pytest.mark.parametrize("passed", ["at the start", "later"])
 async def test_the_guard_holds_the_lock_when_the_bridge_has_let_go(
     passed: str, tmp_path: Path
@@ -201,7 +201,7 @@ async def test_sigkill_of_the_guard_ends_the_agent_though_the_bridge_does_nothin
         await gone(agent)
 
 
-@pytest.mark.hazard("P1")
+@pytest.mark.hazard("P1.4")
 async def test_sigterm_of_the_guard_ends_the_tree() -> None:
     async with started(stand_in("daemon")) as (process, mark):
         await read_line(process)
@@ -289,7 +289,7 @@ async def test_the_agent_gets_the_environment_unchanged(locale: dict[str, str]) 
     assert set(shown.split(b"\0")) - {b""} == {*entries, f"FIXTURE_MARK={mark}".encode()}
 
 
-@pytest.mark.hazard("P14")
+@pytest.mark.hazard("P14.1")
 async def test_nothing_of_the_users_is_imported_by_the_guard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +326,7 @@ print(done.stdout.replace("\\0", "\\n").replace(sys.argv[1], "the key"))
 """
 
 
-@pytest.mark.hazard("K5", "K7")
+@pytest.mark.hazard("K5", "K7.6")
 @pytest.mark.parametrize("debuggable", [False, True])
 def test_a_private_process_shows_neither_keys_nor_memory_and_loses_nothing(
     debuggable: bool,

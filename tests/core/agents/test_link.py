@@ -43,7 +43,7 @@ async def test_whoever_kills_the_tree_the_owner_is_told_once(
     assert owner.told == [GONE, "dead"]
 
 
-@pytest.mark.hazard("P3", "Q12")
+@pytest.mark.hazard("P3", "Q12.1")
 async def test_an_owner_that_adopts_a_process_that_has_ended_is_told_at_once_and_of_its_tree_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -59,7 +59,7 @@ async def test_an_owner_that_adopts_a_process_that_has_ended_is_told_at_once_and
     assert first.told == [GONE]
 
 
-@pytest.mark.hazard("P3", "Q12")
+@pytest.mark.hazard("P3", "Q12.1")
 async def test_an_owner_that_adopts_a_process_whose_tree_is_dead_is_told_both(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

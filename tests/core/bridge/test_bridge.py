@@ -20,7 +20,7 @@ TOKEN: Json = {"methodId": "token", "_meta": {"token": "t"}}
 # --- initialize ------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 @pytest.mark.parametrize(
     "method",
     ["session/new", "session/prompt", "session/list", "authenticate", "session/fork", "_x/y"],
@@ -171,7 +171,7 @@ async def test_a_notification_goes_to_the_session_that_it_names_or_to_every_proc
         assert heard == [[{"n": 3}, [4]], [{"sessionId": "agent-2", "n": 1}, {"n": 3}, [4]]]
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.1")
 async def test_a_cancel_reaches_its_session_and_no_other(tmp_path: Path) -> None:
     async with bench(tmp_path, drain_timeout=60) as it:
         one, two = await it.new(), await it.new()
@@ -207,7 +207,7 @@ async def test_a_client_that_has_not_initialized_reaches_no_session(tmp_path: Pa
 # --- $/cancel_request ------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 async def test_a_request_is_cancelled_wherever_it_is(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         session_id = await it.new()
@@ -235,7 +235,7 @@ async def test_a_request_is_cancelled_wherever_it_is(tmp_path: Path) -> None:
         await it.settled()
 
 
-@pytest.mark.hazard("Q9", "C1")
+@pytest.mark.hazard("Q9", "C1.6")
 @pytest.mark.parametrize("odd", [True, [1], {"id": 1}, 2])
 async def test_what_is_no_id_of_a_request_cancels_none(tmp_path: Path, odd: object) -> None:
     async with bench(tmp_path) as it:

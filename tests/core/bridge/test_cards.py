@@ -58,7 +58,7 @@ async def replay(here: Turn) -> Served:
     return client
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.13")
 @pytest.mark.parametrize("answer", [chosen("no"), CANCELLED])
 async def test_in_a_replay_a_call_that_was_denied_has_failed(tmp_path: Path, answer: Json) -> None:
     async with turn(tmp_path) as here:
@@ -76,7 +76,7 @@ async def test_in_a_replay_a_call_that_was_denied_has_failed(tmp_path: Path, ans
         assert cards(after.editor) == {"t": "failed"}
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.4", "C16.5")
 async def test_in_a_replay_no_card_of_an_ended_turn_is_open_but_where_the_agent_may_work_on(
     tmp_path: Path,
 ) -> None:
@@ -92,7 +92,7 @@ async def test_in_a_replay_no_card_of_an_ended_turn_is_open_but_where_the_agent_
         assert cards(after.editor) == {"waits": "completed", "works": "completed"}
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.7")
 async def test_in_a_replay_the_cards_of_a_turn_that_ended_with_an_error_have_failed(
     tmp_path: Path,
 ) -> None:
@@ -113,7 +113,7 @@ async def test_in_a_replay_the_cards_of_a_turn_that_ended_with_an_error_have_fai
         assert cards(after.editor) == {"goes on": "completed", **left}
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.13")
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_call_that_only_a_question_told_of_is_in_a_replay_if_it_was_denied(
     tmp_path: Path, allowed: bool
@@ -148,7 +148,7 @@ async def test_the_ends_of_cards_come_before_the_answer_of_the_load_that_shows_t
         await until(lambda: assumed(here.it.editor) == ["t"])  # the others are shown it, too
 
 
-@pytest.mark.hazard("C16", "C22")
+@pytest.mark.hazard("C16.4", "C22.1")
 async def test_a_process_that_dies_at_rest_ends_the_cards_that_it_has_left_open(
     tmp_path: Path,
 ) -> None:
@@ -178,7 +178,7 @@ async def test_a_card_that_its_agent_ends_during_a_load_has_one_end(tmp_path: Pa
         assert assumed(here.it.editor) == assumed(slow) == []
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.13")
 async def test_a_call_that_only_a_question_told_of_is_in_no_fork_either(tmp_path: Path) -> None:
     async with turn(tmp_path, agent=forking()) as here:
         here.asks(toolCall={**TOOL, "toolCallId": "request"}, options=OPTIONS)

@@ -297,7 +297,7 @@ async def test_a_state_that_changes_during_a_replay_does_not_go_back(tmp_path: P
 # --- what one does, and the others are shown --------------------------------------------------
 
 
-@pytest.mark.hazard("Q9", "V5")
+@pytest.mark.hazard("Q9.1", "V5")
 async def test_what_a_client_that_left_has_prompted_runs_and_is_answered_to_nobody(
     tmp_path: Path,
 ) -> None:

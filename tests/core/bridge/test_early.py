@@ -67,7 +67,7 @@ async def test_what_is_read_behind_the_answer_comes_behind_what_waited(tmp_path:
         assert said == ["_x/one", "_x/two", "_x/three", "_x/four"]
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 @pytest.mark.parametrize("how", ["fails", "cancelled"])
 async def test_an_initialize_that_comes_to_nothing_refuses_what_waited_and_can_be_repeated(
     tmp_path: Path, how: str
@@ -103,7 +103,7 @@ async def test_one_that_waits_is_cancelled_at_once_and_the_others_go_on(tmp_path
         assert len(it.agent.params("session/new")) == 1
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.1")
 async def test_a_stop_meanwhile_is_about_the_oldest_prompt_of_its_session(tmp_path: Path) -> None:
     async with bench(tmp_path, initialized=False) as it:
         gate = it.agent.stops_at("initialize")
@@ -118,7 +118,7 @@ async def test_a_stop_meanwhile_is_about_the_oldest_prompt_of_its_session(tmp_pa
             assert "unknown session" in (await it.editor.refusal(each)).message
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.10")
 async def test_a_stop_meanwhile_that_names_no_session_is_for_the_only_one(tmp_path: Path) -> None:
     async with bench(tmp_path, initialized=False) as it:
         gate = it.agent.stops_at("initialize")

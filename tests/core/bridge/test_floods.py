@@ -73,7 +73,7 @@ class Flood:
 
 
 @pytest.mark.parametrize("method", [PERMISSION, "fs/read_text_file"])
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.4")
 async def test_one_more_request_costs_the_same_beside_a_thousand_open_ones(
     tmp_path: Path, method: str
 ) -> None:
@@ -99,7 +99,7 @@ async def test_one_that_the_agent_withdraws_costs_the_same_beside_a_thousand_ope
         here.gate.open()
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.4")
 async def test_an_update_of_a_call_costs_the_same_beside_a_thousand_open_permissions(
     tmp_path: Path,
 ) -> None:

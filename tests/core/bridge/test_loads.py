@@ -158,7 +158,7 @@ async def test_a_load_holds_nothing_back_from_others(tmp_path: Path) -> None:
         await it.client.result(request)
 
 
-@pytest.mark.hazard("K10")
+@pytest.mark.hazard("K10.1", "K10.2")
 @pytest.mark.parametrize("how", ["empty", "gone"])
 @pytest.mark.parametrize("way", ["load", "resume"])
 async def test_a_session_whose_file_is_empty_or_gone_is_never_asked_of_the_agent(

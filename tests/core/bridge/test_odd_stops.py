@@ -26,7 +26,7 @@ async def stopped(here: Busy) -> None:
     assert await here.first.stop_reason(here.running) == "cancelled"
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.10")
 @pytest.mark.parametrize("params", ODD)
 async def test_a_stop_that_names_no_session_is_for_the_only_one(
     tmp_path: Path, params: Any
@@ -36,7 +36,7 @@ async def test_a_stop_that_names_no_session_is_for_the_only_one(
         await stopped(here)
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.10")
 async def test_of_several_sessions_such_a_stop_is_for_the_one_that_is_at_work(
     tmp_path: Path,
 ) -> None:
@@ -46,7 +46,7 @@ async def test_of_several_sessions_such_a_stop_is_for_the_one_that_is_at_work(
         await stopped(here)
 
 
-@pytest.mark.hazard("C1", "V4")
+@pytest.mark.hazard("C1.10", "C1.11", "V4")
 async def test_of_several_at_work_such_a_stop_is_for_the_client_s_own_or_for_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -67,7 +67,7 @@ async def test_of_several_at_work_such_a_stop_is_for_the_client_s_own_or_for_non
         assert not here.cancelled
 
 
-@pytest.mark.hazard("C1", "V4")
+@pytest.mark.hazard("C1.11", "V4")
 async def test_such_a_stop_of_a_client_without_a_session_ends_nothing(tmp_path: Path) -> None:
     async with busy(tmp_path) as here:
         stranger = await here.it.joined()
@@ -76,7 +76,7 @@ async def test_such_a_stop_of_a_client_without_a_session_ends_nothing(tmp_path: 
         assert not here.cancelled
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.9")
 @pytest.mark.parametrize("method", ["$/cancel_request", "$/cancelRequest"])
 @pytest.mark.parametrize("name", ["requestId", "id", "request_id"])
 @pytest.mark.parametrize("form", [int, str])
@@ -105,7 +105,7 @@ SPELLED = [
 ]
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.8")
 @pytest.mark.parametrize("method", [*SPELLED, "session/cancel\u200b", "session_cancel"])
 @pytest.mark.parametrize("asks", [False, True])
 async def test_a_stop_is_known_in_any_spelling_of_its_method(
@@ -119,7 +119,7 @@ async def test_a_stop_is_known_in_any_spelling_of_its_method(
         await stopped(here)
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.9")
 async def test_a_cancel_of_a_session_that_names_no_request_is_a_stop(tmp_path: Path) -> None:
     async with busy(tmp_path) as here:
         here.first.notify("$/cancel_request", {"sessionId": here.id})

@@ -67,7 +67,7 @@ async def test_what_was_cancelled_is_answered_as_it_was_then(tmp_path: Path) -> 
         assert here.prompted == ["runs"]
 
 
-@pytest.mark.hazard("X2", "Q6")
+@pytest.mark.hazard("X2", "Q6.1")
 async def test_what_the_bridges_end_interrupted_is_an_error_that_says_so(tmp_path: Path) -> None:
     async with left_over(tmp_path, "waits") as here:
         refused = await here.editor.refusal(here.send("runs", "runs"))
@@ -181,7 +181,7 @@ async def test_a_run_that_is_stopped_leaves_the_request_open(tmp_path: Path) -> 
         assert here.prompted == ["one", "two"]
 
 
-@pytest.mark.hazard("X2", "Q9", "Q14")
+@pytest.mark.hazard("X2", "Q9", "Q14.1")
 @pytest.mark.parametrize("method", ["session/close", "_acp_bridge/close"])
 async def test_a_close_answers_who_waits_for_what_is_left_over_which_stays_so(
     tmp_path: Path, method: str

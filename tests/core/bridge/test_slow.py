@@ -46,7 +46,7 @@ async def stuck(home: Path, **more: Any) -> AsyncIterator[Stuck]:
         it.editor.way.take_all()
 
 
-@pytest.mark.hazard("V4", "P15")
+@pytest.mark.hazard("V4", "P15.1")
 async def test_a_client_on_a_socket_that_does_not_read_is_let_go_and_makes_nobody_wait(
     tmp_path: Path,
 ) -> None:
@@ -167,7 +167,7 @@ async def test_one_that_stops_in_its_load_while_others_go_on_gets_an_error_for_i
         assert here.other.texts(here.id) == ["x" * LIMIT, "y" * LIMIT]
 
 
-@pytest.mark.hazard("P15", "V4")
+@pytest.mark.hazard("P15.1", "V4")
 async def test_in_a_drain_too_what_waits_is_bounded_and_nobody_else_misses_anything(
     tmp_path: Path,
 ) -> None:

@@ -112,7 +112,7 @@ async def test_who_has_only_loaded_a_session_is_told_that_another_one_has_closed
         assert any("closed by another client" in each for each in loaded.texts(session_id))
 
 
-@pytest.mark.hazard("V2", "C23")
+@pytest.mark.hazard("V2", "C23.1")
 @pytest.mark.parametrize("how", ["_acp_bridge/close", "session/delete"])
 async def test_who_has_pressed_stop_is_told_that_another_one_has_ended_the_session(
     tmp_path: Path, how: str

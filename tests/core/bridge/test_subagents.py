@@ -100,7 +100,7 @@ async def test_every_agent_is_told_that_subagents_are_shown_whatever_the_client_
         assert told["clientCapabilities"]["subagents"] == {}
 
 
-@pytest.mark.hazard("X1", "P13")
+@pytest.mark.hazard("X1", "P13.1")
 async def test_a_client_that_shows_subagents_gets_them_under_ids_of_the_bridge(
     tmp_path: Path,
 ) -> None:
@@ -267,7 +267,7 @@ def said(text: str) -> Json:
     return {"type": "content", "content": {"type": "text", "text": text}}
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.1")
 async def test_calls_of_one_id_in_two_sessions_are_two_calls(tmp_path: Path) -> None:
     async with at_work(tmp_path, SHOWS) as here:
         here.begins()

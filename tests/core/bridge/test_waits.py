@@ -226,7 +226,7 @@ async def test_where_nothing_runs_there_is_nothing_to_wait_for_or_to_stop(
         assert await it.editor.stop_reason(it.editor.prompt(session_id, "next")) == "end_turn"
 
 
-@pytest.mark.hazard("C23")
+@pytest.mark.hazard("C23.1")
 async def test_after_a_wait_was_cancelled_its_client_is_shown_nothing_until_it_speaks(
     tmp_path: Path,
 ) -> None:
@@ -245,7 +245,7 @@ async def test_after_a_wait_was_cancelled_its_client_is_shown_nothing_until_it_s
 # --- /queue stop -----------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.5")
 async def test_the_word_stop_ends_the_turn_of_whoever_and_what_waits_goes_on(
     tmp_path: Path,
 ) -> None:

@@ -152,7 +152,7 @@ async def test_queue_wait_waits_for_it(tmp_path: Path, stop: bool) -> None:
 # --- its Stop -----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C6", "C15", "C16")
+@pytest.mark.hazard("C6.2", "C15", "C16")
 async def test_a_stop_reaches_it_and_what_comes_after_that_is_a_leak(tmp_path: Path) -> None:
     async with at_work(tmp_path, work_silence=0.05) as here:
         here.shows("t", "in_progress")
@@ -264,7 +264,7 @@ async def test_a_prompt_waits_for_the_end_of_a_stop(tmp_path: Path) -> None:
         assert sent == ["session/new", "session/cancel", "session/prompt"]
 
 
-@pytest.mark.hazard("C8")
+@pytest.mark.hazard("C8.1")
 @pytest.mark.parametrize("reads", [True, False])
 async def test_an_agent_that_works_on_is_killed_whether_or_not_the_client_reads_and_comes_back(
     tmp_path: Path, reads: bool

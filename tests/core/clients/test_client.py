@@ -63,7 +63,7 @@ async def test_messages_are_handed_over_in_the_order_of_reading_however_they_are
     assert wire.notifications == [("news", None)]
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.2")
 async def test_garbage_is_answered_by_its_code_and_what_follows_goes_on() -> None:
     async with served() as wire:
         garbage = (b"garbage\n", b"[1]\n", b'{"id": 7}\n', b'{"id": true, "method": "x"}\n', b"\n")
@@ -77,7 +77,7 @@ async def test_garbage_is_answered_by_its_code_and_what_follows_goes_on() -> Non
     assert [request.method for request in wire.requests] == ["one"]
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.2")
 async def test_an_id_that_is_in_flight_is_refused_and_the_first_request_goes_on() -> None:
     async with served() as wire:
         wire.read.give(line("first", 1), line("second", 1), line("other", "1"), b"")
@@ -89,7 +89,7 @@ async def test_an_id_that_is_in_flight_is_refused_and_the_first_request_goes_on(
     assert [(m["id"], m["result"]) for m in wire.got()] == [(1, "first"), ("1", "other")]
 
 
-@pytest.mark.hazard("Q9", "K5")
+@pytest.mark.hazard("Q9.3", "K5")
 @pytest.mark.parametrize(
     ("trouble", "code"), [(RpcError(-32602, "odd"), -32602), (ValueError("secret"), -32603)]
 )
@@ -205,7 +205,7 @@ async def desk() -> AsyncIterator[Desk]:
             tasks.cancel_scope.cancel()
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 async def test_a_request_is_answered_with_what_its_work_returns_raises_or_has_said() -> None:
     async def refused(request: ClientRequest, params: Any) -> Any:
         raise errors.invalid("odd")
@@ -235,7 +235,7 @@ async def test_a_request_is_answered_with_what_its_work_returns_raises_or_has_sa
         assert failed["error"]["code"] == -32800
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_request_that_is_cancelled_is_answered_so_and_its_work_is_ended(
     begun: bool,
@@ -255,7 +255,7 @@ async def test_a_request_that_is_cancelled_is_answered_so_and_its_work_is_ended(
         assert (await it.got())[0]["result"] == {"n": 1}
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 async def test_a_cancel_behind_the_answer_does_nothing() -> None:
     async with desk() as it:
         it.gate.open()
@@ -266,7 +266,7 @@ async def test_a_cancel_behind_the_answer_does_nothing() -> None:
         assert (await it.got())[0]["result"] == {"n": 1}
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 async def test_work_that_finishes_in_spite_of_a_cancel_is_answered_with_its_result() -> None:
     async def stubborn(request: ClientRequest, params: Any) -> Any:
         with anyio.CancelScope(shield=True):
@@ -282,7 +282,7 @@ async def test_work_that_finishes_in_spite_of_a_cancel_is_answered_with_its_resu
         assert answer["result"] == "done"
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 async def test_work_that_has_answered_and_is_cancelled_then_answers_no_second_time() -> None:
     async def slow_to_end(request: ClientRequest, params: Any) -> Any:
         request.answer("early")

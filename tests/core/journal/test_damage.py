@@ -50,7 +50,7 @@ def overwrite(path: Path, at: int, data: bytes) -> None:
         file.write(data)
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.1")
 async def test_any_prefix_of_the_writes_loads(
     journal: Journal, session: SessionJournal, tmp_path: Path
 ) -> None:
@@ -94,7 +94,7 @@ async def load_with(home: Path, wal: bytes) -> int:
     return len(shown)
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.2")
 async def test_rot_inside_a_record_hides_only_that_record(journal: Journal) -> None:
     path = await closed_session(journal, 300)
     content = path.read_bytes()
@@ -103,7 +103,7 @@ async def test_rot_inside_a_record_hides_only_that_record(journal: Journal) -> N
     assert shown == [word(number) for number in range(300) if number != 150]
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.2")
 @pytest.mark.parametrize("lost", [0, 150, 599])
 async def test_a_rotten_page_hides_only_the_records_on_it(journal: Journal, lost: int) -> None:
     path = await closed_session(journal, 600)
@@ -127,7 +127,7 @@ async def test_rot_that_can_not_be_compacted_stays_readable(journal: Journal) ->
     assert await texts(session) == shown
 
 
-@pytest.mark.hazard("K2", "R12")
+@pytest.mark.hazard("K2.2", "R12")
 async def test_a_rotten_prompt_or_setting_hides_no_other(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -273,7 +273,7 @@ def words_until_behind(session: SessionJournal) -> int:
     return 1000
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.11")
 async def test_a_full_disk_refuses_prompts_keeps_the_rest_and_hurts_nothing_else(
     journal: Journal, session: SessionJournal
 ) -> None:

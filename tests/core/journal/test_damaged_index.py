@@ -74,7 +74,7 @@ async def listed(journal: Journal) -> list[str]:
     return sorted(row.session_id for row in rows)
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.3")
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_a_damaged_index_is_put_aside_and_made_again(
     index: Path,
@@ -176,7 +176,7 @@ async def keep_sessions(home: Path) -> None:
     await journal.close()
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.2", "K2.3")
 async def test_a_lost_index_is_made_again_and_a_damaged_session_hides_no_other(
     tmp_path: Path,
 ) -> None:

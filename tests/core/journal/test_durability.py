@@ -59,7 +59,7 @@ def wal(journal: Journal) -> Path:
     return files.wal(journal.path(SESSION))
 
 
-@pytest.mark.hazard("K1")
+@pytest.mark.hazard("K1.1")
 async def test_sync_returns_only_after_an_fsync_that_began_after_the_write(
     session: SessionJournal, disk: Disk, wal: Path
 ) -> None:

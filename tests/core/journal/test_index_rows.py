@@ -151,7 +151,7 @@ async def test_sessions_without_a_title_hide_none_that_never_had_a_prompt(
     assert {A, B} < set(await journal.index.unprompted(days_ago(-1)))
 
 
-@pytest.mark.hazard("K6")
+@pytest.mark.hazard("K6.1")
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("other_reads", [False, True])
 async def test_the_title_of_a_deleted_session_is_nowhere_in_the_files(

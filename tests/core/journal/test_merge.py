@@ -115,7 +115,7 @@ def test_a_line_that_joins_with_none_stays_as_it_is_byte_for_byte() -> None:
     assert [entry.line() for entry in merged([(1, odd)])] == [odd]
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.2")
 def test_a_line_that_is_no_json_hides_no_other_and_is_not_thrown_away() -> None:
     entries = merged([(1, lines(chunk("a")) + b"\n{\x00broken\n[1]\n" + lines(chunk("b")))])
     assert [entry.params for entry in entries] == [chunk("a"), None, None, chunk("b")]

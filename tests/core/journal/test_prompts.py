@@ -29,7 +29,7 @@ def states(session: SessionJournal) -> list[str]:
     return [str(prompt.state) for prompt in session.prompts()]
 
 
-@pytest.mark.hazard("K1")
+@pytest.mark.hazard("K1.1")
 async def test_an_accepted_prompt_is_there_after_a_restart_equal_in_every_field(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -49,7 +49,7 @@ async def test_prompts_are_numbered_in_the_order_of_their_accepting(
     assert [prompt.prompt_id for prompt in session.prompts()] == [f"id{n}" for n in range(5)]
 
 
-@pytest.mark.hazard("X2", "Q7")
+@pytest.mark.hazard("X2", "Q7.1")
 async def test_a_key_is_bound_to_one_prompt_with_its_acceptance_for_good(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -80,7 +80,7 @@ async def test_an_end_that_is_not_written_yet_is_known_of_a_prompt(session: Sess
     assert session.prompt(seq + 1) is None
 
 
-@pytest.mark.hazard("Q7")
+@pytest.mark.hazard("Q7.1")
 async def test_an_id_is_accepted_once_and_refused_when_it_comes_again(
     session: SessionJournal,
 ) -> None:
@@ -93,7 +93,7 @@ async def test_an_id_is_accepted_once_and_refused_when_it_comes_again(
     assert [prompt.params for prompt in session.prompts()] == [PARAMS, PARAMS]
 
 
-@pytest.mark.hazard("Q7")
+@pytest.mark.hazard("Q7.1", "Q7.2")
 async def test_a_prompt_is_taken_once_and_its_words_are_shown_once(
     session: SessionJournal,
 ) -> None:
@@ -106,7 +106,7 @@ async def test_a_prompt_is_taken_once_and_its_words_are_shown_once(
     assert await transcript(session) == said
 
 
-@pytest.mark.hazard("Q5", "Q4")
+@pytest.mark.hazard("Q5.2", "Q4.2")
 async def test_a_prompt_with_an_outcome_can_neither_be_sent_nor_wait_again(
     session: SessionJournal,
 ) -> None:
@@ -119,14 +119,14 @@ async def test_a_prompt_with_an_outcome_can_neither_be_sent_nor_wait_again(
     assert states(session) == ["done"]
 
 
-@pytest.mark.hazard("Q4")
+@pytest.mark.hazard("Q4.3")
 async def test_an_unknown_prompt_can_not_be_started(session: SessionJournal) -> None:
     with pytest.raises(RuntimeError):
         session.start_turn(7)
     assert await transcript(session) == []
 
 
-@pytest.mark.hazard("C13")
+@pytest.mark.hazard("C13.1")
 async def test_the_first_outcome_stays_and_the_agents_own_may_come_later(
     session: SessionJournal,
 ) -> None:
@@ -163,7 +163,7 @@ async def test_only_a_turn_that_the_agent_ended_well_counts_as_finished(
     assert session.turns_finished() == finished
 
 
-@pytest.mark.hazard("Q6", "R12")
+@pytest.mark.hazard("Q6.1", "R12")
 async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_left_over(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -178,7 +178,7 @@ async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_left_
     assert outcomes == [END, {"interrupted": True}]
 
 
-@pytest.mark.hazard("Q6", "R12")
+@pytest.mark.hazard("Q6.1", "R12")
 async def test_recovering_again_finds_the_same_left_over_prompts_and_interrupts_no_more(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -248,7 +248,7 @@ async def test_a_prompts_words_are_stored_once_and_replayed_where_they_were_said
     assert await transcript(await journal.open(SESSION)) == whole
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.2")
 @pytest.mark.parametrize("params", ["no JSON", "[]", '{"prompt": 7}', None])
 async def test_words_that_are_damaged_hide_nothing_else(
     session: SessionJournal, params: str | None

@@ -95,7 +95,7 @@ async def test_a_transcript_is_of_one_moment_though_its_rows_are_joined_meanwhil
     assert len(pages) > 1
 
 
-@pytest.mark.hazard("K2")
+@pytest.mark.hazard("K2.2")
 async def test_damage_in_a_session_hides_nothing_else_of_it(home: Path, journal: Journal) -> None:
     path = await closed_session(journal, 30, size=600)
     await journal.close()

@@ -76,7 +76,7 @@ REMOVALS = [
 ]
 
 
-@pytest.mark.hazard("K1", "Q13")
+@pytest.mark.hazard("K1.2", "Q13.11", "Q13.12")
 @pytest.mark.parametrize("remove", REMOVALS)
 async def test_no_prompt_is_taken_sent_or_shown_from_another_file(
     home: Path, session: SessionJournal, remove: Remove
@@ -94,7 +94,7 @@ async def test_no_prompt_is_taken_sent_or_shown_from_another_file(
     assert files(home) == there
 
 
-@pytest.mark.hazard("K1")
+@pytest.mark.hazard("K1.2")
 @pytest.mark.parametrize("remove", REMOVALS)
 async def test_a_prompt_whose_file_goes_before_it_is_on_the_disk_is_not_taken(
     home: Path, session: SessionJournal, remove: Remove
@@ -106,7 +106,7 @@ async def test_a_prompt_whose_file_goes_before_it_is_on_the_disk_is_not_taken(
     assert not session.broken
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.12")
 @pytest.mark.parametrize("remove", REMOVALS)
 async def test_a_turn_whose_file_goes_is_kept_as_one_that_can_not_be_written(
     home: Path, session: SessionJournal, remove: Remove
@@ -119,7 +119,7 @@ async def test_a_turn_whose_file_goes_is_kept_as_one_that_can_not_be_written(
     assert session.behind
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.12")
 async def test_a_folder_that_comes_back_is_written_as_if_it_had_never_been_away(
     home: Path, journal: Journal, session: SessionJournal
 ) -> None:
@@ -169,7 +169,7 @@ async def test_what_a_bridge_leaves_is_whole_once_its_files_are_put_back(
     await later.close()
 
 
-@pytest.mark.hazard("Q13", "K2")
+@pytest.mark.hazard("Q13.12", "Q13.13", "K2")
 @pytest.mark.parametrize("how", ["the file alone", "the folder"])
 @pytest.mark.parametrize("by", ["the same bridge", "the next one"])
 async def test_a_backup_that_was_restored_meanwhile_is_opened_as_it_was_saved(
@@ -198,7 +198,7 @@ async def test_a_backup_that_was_restored_meanwhile_is_opened_as_it_was_saved(
     await journal.close()
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.13")
 async def test_what_no_file_could_take_goes_into_no_backup_either(
     home: Path, journal: Journal, session: SessionJournal
 ) -> None:
@@ -212,7 +212,7 @@ async def test_what_no_file_could_take_goes_into_no_backup_either(
     assert (await journal.open(SESSION)).get("mode") == "ask"
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.12")
 async def test_of_a_removed_wal_it_is_said_that_a_new_load_helps_and_not_that_it_can_be_put_back(
     home: Path, session: SessionJournal
 ) -> None:

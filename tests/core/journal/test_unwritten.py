@@ -41,7 +41,7 @@ def states(session: SessionJournal) -> list[str]:
     return [str(row.state) for row in session.prompts()]
 
 
-@pytest.mark.hazard("Q13", "Q5", "Q6")
+@pytest.mark.hazard("Q13.4", "Q5.2", "Q6")
 async def test_a_turn_that_began_and_ended_while_nothing_could_be_written_is_answered_for_good(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -84,7 +84,7 @@ NEXT: dict[str, Callable[[SessionJournal], object]] = {
 }
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.2")
 @pytest.mark.parametrize("what", NEXT)
 async def test_whatever_is_written_next_what_was_kept_is_written_before(
     journal: Journal, session: SessionJournal, what: str
@@ -174,7 +174,7 @@ async def test_while_it_is_behind_everything_reads_as_if_it_were_written(
     assert len(session._file.unwritten) == 0
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.6", "Q13.7")
 async def test_updates_are_kept_up_to_a_bound_and_the_gap_is_named_where_it_is(
     session: SessionJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +199,7 @@ async def test_updates_are_kept_up_to_a_bound_and_the_gap_is_named_where_it_is(
     assert text_of((await transcript(session))[-1]) == "more"
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.1")
 async def test_many_small_updates_are_kept_as_few_rows(session: SessionJournal) -> None:
     with full(session):
         for number in range(5000):
@@ -210,7 +210,7 @@ async def test_many_small_updates_are_kept_as_few_rows(session: SessionJournal) 
     assert text_of(whole).split() == [str(number) for number in range(5000)]
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.1")
 async def test_settings_that_change_all_the_time_are_kept_once(session: SessionJournal) -> None:
     with full(session):
         for number in range(100):
@@ -236,7 +236,7 @@ async def test_what_never_can_be_written_is_refused_and_holds_up_nothing(
     assert session.get("key") == "value"
 
 
-@pytest.mark.hazard("Q13", "K2")
+@pytest.mark.hazard("Q13.1", "K2.1")
 async def test_a_kill_while_it_catches_up_leaves_a_prefix(
     journal: Journal, session: SessionJournal, home: Path
 ) -> None:
@@ -258,7 +258,7 @@ async def test_a_kill_while_it_catches_up_leaves_a_prefix(
     await other.close()
 
 
-@pytest.mark.hazard("Q13", "Q6")
+@pytest.mark.hazard("Q13.3", "Q6")
 async def test_closed_while_nothing_can_be_written_it_is_whole_when_it_is_opened_again(
     journal: Journal, session: SessionJournal
 ) -> None:

@@ -25,7 +25,7 @@ def told(words: int) -> str:
     return "".join(f"{number} " for number in range(words))
 
 
-@pytest.mark.hazard("K1", "T2")
+@pytest.mark.hazard("K1.3", "T2")
 async def test_what_was_recorded_is_there_without_any_sync(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -180,7 +180,7 @@ async def test_thirty_thousand_records_replay_as_three_thousand_messages(
     assert shown == [f"m{message}" for message in range(3_000)]
 
 
-@pytest.mark.hazard("K4")
+@pytest.mark.hazard("K4.1")
 async def test_a_log_of_more_than_a_hundred_thousand_records_is_compacted_to_its_end(
     session: SessionJournal,
 ) -> None:

@@ -44,7 +44,7 @@ def test_a_prompt_is_sent_when_it_is_committed_and_not_before() -> None:
     assert (bench.state, bench.now.running, bench.now.waiting) == ("RUNNING", 1, ())
 
 
-@pytest.mark.hazard("Q3")
+@pytest.mark.hazard("Q3.3")
 def test_prompts_run_in_the_order_of_reading_even_if_committed_in_another() -> None:
     bench = Bench()
     bench.do(PromptReceived(1), PromptReceived(2))
@@ -53,7 +53,7 @@ def test_prompts_run_in_the_order_of_reading_even_if_committed_in_another() -> N
     assert bench.answer() == [replied(1), SendPrompt(1, 2)]
 
 
-@pytest.mark.hazard("Q2")
+@pytest.mark.hazard("Q2.2")
 def test_a_second_prompt_during_a_turn_waits_for_its_end() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -65,7 +65,7 @@ def test_a_second_prompt_during_a_turn_waits_for_its_end() -> None:
     assert bench.state == "IDLE"
 
 
-@pytest.mark.hazard("Q10")
+@pytest.mark.hazard("Q10.2")
 def test_a_prompt_is_written_down_at_once_whatever_the_agent_is_doing() -> None:
     cold, running, killing = Bench(epoch=0), Bench(), Bench()
     cold.do(Warm())
@@ -86,7 +86,7 @@ def test_a_prompt_that_cannot_be_written_is_refused_and_the_next_goes_on() -> No
     ]
 
 
-@pytest.mark.hazard("Q7")
+@pytest.mark.hazard("Q7.1")
 def test_a_commit_that_is_reported_twice_or_taken_back_changes_nothing() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -100,7 +100,7 @@ def test_a_commit_that_is_reported_twice_or_taken_back_changes_nothing() -> None
     assert (bench.now.running, bench.now.waiting) == (1, (2,))
 
 
-@pytest.mark.hazard("Q7")
+@pytest.mark.hazard("Q7.1")
 @pytest.mark.parametrize("key", [1, 2])
 def test_a_prompt_that_is_received_twice_is_a_bug_and_nothing_happens(key: int) -> None:
     bench = Bench()
@@ -111,7 +111,7 @@ def test_a_prompt_that_is_received_twice_is_a_bug_and_nothing_happens(key: int) 
     assert bench.answer() == [replied(1), SendPrompt(1, 2)]
 
 
-@pytest.mark.hazard("Q3", "Q5")
+@pytest.mark.hazard("Q3.1", "Q5")
 def test_an_answer_to_another_prompt_or_of_another_process_ends_no_turn() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -142,7 +142,7 @@ def test_by_default_no_words_join_a_turn() -> None:
 # --- cancel ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.3")
 def test_a_cancel_with_nothing_unanswered_does_nothing_to_the_next_prompt() -> None:
     bench = Bench()
     assert bench.do(Cancel()) == []
@@ -150,7 +150,7 @@ def test_a_cancel_with_nothing_unanswered_does_nothing_to_the_next_prompt() -> N
     assert bench.answer() == [replied(1)]
 
 
-@pytest.mark.hazard("C3", "C5", "C13")
+@pytest.mark.hazard("C3.1", "C5.1", "C13.1")
 def test_a_cancelled_prompt_answers_cancelled_whatever_the_agent_says_and_that_is_noted() -> None:
     for said in ("end_turn", {"error": "boom"}):
         bench = Bench()
@@ -162,7 +162,7 @@ def test_a_cancelled_prompt_answers_cancelled_whatever_the_agent_says_and_that_i
         assert not bench.armed
 
 
-@pytest.mark.hazard("C2")
+@pytest.mark.hazard("C2.2")
 def test_a_cancel_after_the_answer_reaches_neither_the_agent_nor_the_next_turn() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -172,7 +172,7 @@ def test_a_cancel_after_the_answer_reaches_neither_the_agent_nor_the_next_turn()
     assert bench.answer() == [replied(2)]
 
 
-@pytest.mark.hazard("C7")
+@pytest.mark.hazard("C7.2")
 def test_repeated_cancels_of_a_turn_are_one_and_the_queue_goes_on_in_order() -> None:
     bench = Bench()
     bench.prompt(1, 2, 3)
@@ -187,7 +187,7 @@ def test_repeated_cancels_of_a_turn_are_one_and_the_queue_goes_on_in_order() -> 
     assert bench.answer() == [replied(2), SendPrompt(1, 3)]
 
 
-@pytest.mark.hazard("C3", "C20")
+@pytest.mark.hazard("C3.1", "C20.1", "C20.2")
 def test_a_cancel_while_the_prompt_is_being_committed_answers_it_and_the_agent_never_sees_it() -> (
     None
 ):
@@ -198,7 +198,7 @@ def test_a_cancel_while_the_prompt_is_being_committed_answers_it_and_the_agent_n
     assert bench.state == "IDLE"
 
 
-@pytest.mark.hazard("Q1", "C20")
+@pytest.mark.hazard("Q1", "C20.1")
 def test_what_waited_behind_a_prompt_that_is_cancelled_while_committed_goes_on_at_once() -> None:
     for cancel in (Cancel(), CancelPrompt(1)):
         bench = Bench()
@@ -207,7 +207,7 @@ def test_what_waited_behind_a_prompt_that_is_cancelled_while_committed_goes_on_a
         assert bench.do(cancel) == [cancelled(1), SendPrompt(1, 2)]
 
 
-@pytest.mark.hazard("C3")
+@pytest.mark.hazard("C3.1")
 def test_a_cancel_while_the_agent_starts_or_reloads_answers_at_once() -> None:
     bench = Bench(epoch=0)
     assert bench.prompt(1, 2) == [Start(1)]
@@ -229,7 +229,7 @@ def test_on_cancel_clear_answers_the_queue_too() -> None:
     assert waiting.do(Cancel()) == [cancelled(1), cancelled(2)]
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.2")
 def test_cancel_request_of_a_queued_prompt_removes_it_and_of_an_unknown_one_nothing() -> None:
     bench = Bench()
     bench.prompt(1, 2, 3)
@@ -273,7 +273,7 @@ def test_a_superseder_cancels_nothing_before_it_is_committed() -> None:
     assert bench.answer() == [replied(1)]
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.1")
 def test_a_superseder_cancels_only_what_was_the_oldest_when_it_was_read() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -298,7 +298,7 @@ def test_a_superseder_with_nothing_to_supersede_is_a_prompt() -> None:
     assert bench.answer() == [replied(1)]
 
 
-@pytest.mark.hazard("C11")
+@pytest.mark.hazard("C11.2")
 def test_the_users_cancel_cancels_a_waiting_superseder_too_at_any_moment() -> None:
     for committed in (True, False):
         bench = Bench()
@@ -311,7 +311,7 @@ def test_the_users_cancel_cancels_a_waiting_superseder_too_at_any_moment() -> No
         assert bench.answer()[-2:] == [cancelled(1), SendPrompt(1, 2)]
 
 
-@pytest.mark.hazard("C11")
+@pytest.mark.hazard("C11.2")
 def test_the_users_cancel_during_the_kill_still_cancels_a_superseder() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -330,7 +330,7 @@ def test_a_superseder_that_is_read_after_the_users_cancel_runs() -> None:
     assert bench.answer()[-2:] == [cancelled(1), SendPrompt(1, 2)]
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.2")
 def test_what_finds_nothing_to_do_is_dropped_visibly() -> None:
     bench = Bench()
     late: list[Event] = [Cancel(), CancelPrompt(7), Committed(7), CommitFailed(7), Warm()]

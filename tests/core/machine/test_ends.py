@@ -74,7 +74,7 @@ def test_a_carrier_of_nothing_is_answered_at_once_and_a_left_over_prompt_starts_
     assert bench.ready() == [Open(1), SendPrompt(1, 11)]
 
 
-@pytest.mark.hazard("Q7")
+@pytest.mark.hazard("Q7.2")
 def test_a_left_over_prompt_that_is_run_twice_is_a_bug_and_nothing_happens() -> None:
     bench = Bench()
     bench.do(RunLeftOver(RUN, (11, 12)))
@@ -137,7 +137,7 @@ def test_a_carrier_ends_as_its_last_prompt_did() -> None:
     assert bench.dead()[2:4] == list(died)
 
 
-@pytest.mark.hazard("R12", "C21")
+@pytest.mark.hazard("R12", "C21.2")
 def test_left_over_prompts_that_cannot_run_are_put_back_and_the_carrier_gets_the_error() -> None:
     bench = Bench(epoch=0)
     bench.do(RunLeftOver(RUN, (11, 12)))
@@ -153,7 +153,7 @@ def test_left_over_prompts_that_cannot_run_are_put_back_and_the_carrier_gets_the
 # --- close ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 def test_close_answers_running_and_waiting_prompts_cancelled_and_lets_the_agent_close() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -171,7 +171,7 @@ def test_close_answers_running_and_waiting_prompts_cancelled_and_lets_the_agent_
     assert (bench.state, bench.armed) == ("CLOSED", {})
 
 
-@pytest.mark.hazard("C8", "C21")
+@pytest.mark.hazard("C8.1", "C21.1")
 def test_close_of_a_session_whose_agent_ignores_cancel_ends_with_a_kill() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -253,7 +253,7 @@ def test_what_comes_after_the_close_is_refused_or_without_effect() -> None:
 # --- the client goes ------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q6", "R12")
+@pytest.mark.hazard("Q6.1", "R12")
 def test_when_the_client_goes_the_running_turn_is_interrupted_and_the_waiting_are_left_over() -> (
     None
 ):

@@ -44,7 +44,7 @@ def test_a_loaded_session_has_an_agent_started_before_its_first_prompt() -> None
     assert bench.prompt(1) == [SendPrompt(1, 1)]
 
 
-@pytest.mark.hazard("Q1", "C21")
+@pytest.mark.hazard("Q1.1", "C21.2", "C21.4")
 def test_three_starts_that_fail_answer_all_that_wait_and_the_next_prompt_tries_again() -> None:
     assert MAX_TRIES == 3
     bench = starting(1, 2)
@@ -121,7 +121,7 @@ def test_a_dying_spare_that_fails_for_good_says_nothing_of_the_process_that_live
     assert bench.state == "COLD"
 
 
-@pytest.mark.hazard("Q1", "C21")
+@pytest.mark.hazard("Q1.1", "C21.2")
 @pytest.mark.parametrize("loading", [False, True])
 def test_a_restart_that_takes_too_long_answers_all_that_wait_and_kills_it(loading: bool) -> None:
     bench = starting(1, 2)
@@ -138,7 +138,7 @@ def test_a_restart_that_takes_too_long_answers_all_that_wait_and_kills_it(loadin
     assert bench.prompt(3) == [Start(2)]
 
 
-@pytest.mark.hazard("C21")
+@pytest.mark.hazard("C21.4")
 def test_all_tries_of_a_restart_share_one_deadline_also_while_a_failed_one_dies() -> None:
     bench = starting(1)
     token = bench.armed[Timer.RESTART]
@@ -222,7 +222,7 @@ def undead() -> Bench:
     return bench
 
 
-@pytest.mark.hazard("C8", "C21", "P12")
+@pytest.mark.hazard("C8", "C21.1", "P12")
 def test_a_tree_that_will_not_die_keeps_nobody_waiting_and_the_session_is_not_opened() -> None:
     bench = undead()
     assert (bench.state, bench.armed) == ("BLOCKED", {})

@@ -143,7 +143,7 @@ def test_an_agent_that_dies_while_its_turn_is_paused_fails_it_and_the_rest_waits
 # --- a Stop beats it all --------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C3", "C5", "C11")
+@pytest.mark.hazard("C3", "C5", "C11.1")
 def test_a_stop_ends_a_paused_turn_at_once_and_the_pause_with_it() -> None:
     bench = paused(1, 2)
     assert bench.do(Cancel()) == [SendCancel(1, 1)]
@@ -156,7 +156,7 @@ def test_a_stop_ends_a_paused_turn_at_once_and_the_pause_with_it() -> None:
     ]
 
 
-@pytest.mark.hazard("C3", "C5", "C11")
+@pytest.mark.hazard("C3", "C5", "C11.1")
 def test_a_stop_beats_any_pause_resume_or_restart_whatever_their_order() -> None:
     words: list[Event] = [Cancel(), Pause(), Go(), HoldQueue(), ReplaceProcess()]
     for order in permutations(words):

@@ -81,7 +81,7 @@ def sent_back() -> Bench:
 # --- before a prompt ---------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q10", "K1")
+@pytest.mark.hazard("Q10.1", "K1")
 def test_a_prompt_is_on_disk_before_its_hooks_run_and_they_run_when_its_turn_comes() -> None:
     here = bench(BEFORE)
     assert here.do(PromptReceived(1)) == [Commit(1)]
@@ -128,7 +128,7 @@ def test_a_cancel_kills_the_hooks_and_is_answered_when_they_have_ended(
     assert here.hooks(1, refusal="too late") == [cancelled(1), RunHooks(2, BEFORE)]
 
 
-@pytest.mark.hazard("C5")
+@pytest.mark.hazard("C5.1")
 def test_a_cancel_beats_an_agent_that_could_not_be_started() -> None:
     here = bench(BEFORE, epoch=0)
     here.prompt(1)
@@ -200,7 +200,7 @@ def test_a_turn_is_answered_when_its_hooks_have_ended_and_the_next_waits_for_tha
     assert here.hooks(1) == [replied(1), SendPrompt(1, 2)]
 
 
-@pytest.mark.hazard("Q11")
+@pytest.mark.hazard("Q11.1")
 def test_feedback_is_written_down_and_runs_ahead_of_the_others_inside_the_users_prompt() -> None:
     here = sent_back()
     assert here.answer("done") == [EndTurn(6, "done"), RunHooks(6, AFTER, 1)]
@@ -263,7 +263,7 @@ def test_stop_ends_the_hooks_of_a_turns_end_and_what_they_want() -> None:
     ]
 
 
-@pytest.mark.hazard("C6")
+@pytest.mark.hazard("C6.2")
 def test_after_a_stop_in_the_hooks_of_a_turns_end_more_of_the_turn_is_a_leak() -> None:
     here = bench(AFTER)
     here.prompt(1)
@@ -283,7 +283,7 @@ def test_feedback_under_the_key_of_a_prompt_that_waits_is_a_bug_and_nothing_happ
     assert here.hooks(1)[0] == replied(1)
 
 
-@pytest.mark.hazard("C20", "Q11")
+@pytest.mark.hazard("C20.1", "Q11")
 @pytest.mark.parametrize("cancel", [Cancel(), CancelPrompt(1)])
 def test_stop_ends_feedback_that_is_being_written_down(cancel: Cancel | CancelPrompt) -> None:
     here = over()
@@ -390,7 +390,7 @@ def test_an_agent_that_dies_while_its_turns_hooks_run_is_started_for_their_feedb
     assert SendPrompt(2, 6) in here.ready()
 
 
-@pytest.mark.hazard("Q6", "Q13")
+@pytest.mark.hazard("Q6", "Q13.1")
 def test_at_the_end_of_the_bridge_a_turn_is_answered_and_feedback_is_left_over_or_interrupted() -> (
     None
 ):

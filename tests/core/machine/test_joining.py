@@ -209,7 +209,7 @@ class Joining:
         raise AssertionError(f"it never comes to rest: {self.turns.snapshot}")
 
 
-@pytest.mark.hazard("Q15", "Q9")
+@pytest.mark.hazard("Q15.12", "Q9.1")
 @pytest.mark.parametrize("seed", range(60))
 def test_after_any_history_words_are_answered_once_and_never_sent_twice(seed: int) -> None:
     random = Random(seed)
@@ -224,7 +224,7 @@ def test_after_any_history_words_are_answered_once_and_never_sent_twice(seed: in
         assert not set(world.ran) & world.stopped
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.5")
 def test_a_stop_after_the_turn_gives_back_words_that_the_agent_has_not_answered() -> None:
     bench = Bench(steers=True)
     bench.do(PromptReceived(1), Committed(1), MaySteer(1))
@@ -234,7 +234,7 @@ def test_a_stop_after_the_turn_gives_back_words_that_the_agent_has_not_answered(
     assert bench.now.unanswered == ()
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.5")
 def test_words_of_which_the_agent_says_nothing_after_a_stop_are_given_back_with_the_turn() -> None:
     bench = Bench(steers=True)
     bench.do(PromptReceived(1), Committed(1), MaySteer(1))
@@ -243,7 +243,7 @@ def test_words_of_which_the_agent_says_nothing_after_a_stop_are_given_back_with_
     assert GiveBack(2) in bench.do(AgentAnswered(1, 1))
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.4")
 def test_words_that_the_agent_did_not_take_stand_as_they_were_sent_and_before_later_ones() -> None:
     bench = Bench(steers=True)
     bench.prompt(1)
@@ -265,7 +265,7 @@ def test_words_for_one_turn_only_are_answered_as_soon_as_the_agent_has_not_taken
     assert bench.now.unanswered == (1,)
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.4")
 def test_words_that_the_agent_refuses_after_the_turn_run_as_the_next_one() -> None:
     bench = Bench(steers=True)
     bench.prompt(1)
@@ -282,7 +282,7 @@ def test_what_a_carrier_runs_or_is_to_interrupt_joins_no_turn() -> None:
         assert bench.dropped[-1] == SteerWaiting(key)
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.4")
 def test_a_prompt_that_was_to_join_the_turn_and_came_too_late_is_the_next() -> None:
     bench = Bench(steers=True)
     bench.prompt(1, 2, 3)
@@ -291,7 +291,7 @@ def test_a_prompt_that_was_to_join_the_turn_and_came_too_late_is_the_next() -> N
     assert out[-2:] == [Queued(3), SendPrompt(1, 3)]
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.12")
 def test_words_that_joined_a_turn_have_its_answer_also_while_its_hooks_run() -> None:
     bench = Bench(steers=True, hooks=frozenset({Moment.TURN_END}))
     bench.prompt(1)

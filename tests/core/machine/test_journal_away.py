@@ -75,7 +75,7 @@ def test_it_may_be_away_again_and_again() -> None:
     assert bench.do(JournalBack()) == [SendPrompt(1, 1)]
 
 
-@pytest.mark.hazard("C20")
+@pytest.mark.hazard("C20.1")
 def test_a_stop_or_a_cancel_of_a_prompt_that_waits_for_the_journal_answers_it_at_once() -> None:
     bench = waiting(1, 2, 3)
     assert bench.do(CancelPrompt(2)) == [cancelled(2)]

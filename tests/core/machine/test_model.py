@@ -190,7 +190,7 @@ AnyHistory.TestCase.settings = (
 )
 
 
-@pytest.mark.hazard("Q1", "Q2", "Q9", "Q11", "C10", "C21", "P12", "R16")
+@pytest.mark.hazard("Q1", "Q2", "Q9.1", "Q11", "C10", "C21", "P12", "R16")
 @pytest.mark.parametrize("seed", range(60))
 def test_after_any_storm_everybody_is_answered_once_and_in_order(seed: int) -> None:
     random = Random(seed)

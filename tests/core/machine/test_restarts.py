@@ -46,7 +46,7 @@ def draining(*, always_reload: bool = False) -> Bench:
 # --- drain and kill -------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C8", "C9", "C10", "P12")
+@pytest.mark.hazard("C8.1", "C8.2", "C9", "C10.2", "P12")
 def test_an_agent_that_ignores_cancel_is_killed_and_everything_comes_in_one_order() -> None:
     bench = draining()
     assert bench.fire(Timer.DRAIN) == [Kill(1)]
@@ -67,7 +67,7 @@ def test_the_deadlines_of_a_drain_are_armed_before_the_cancel_is_sent() -> None:
     assert cancel == SendCancel(1, 1)
 
 
-@pytest.mark.hazard("C13")
+@pytest.mark.hazard("C13.1", "C13.2")
 def test_an_answer_during_the_kill_is_noted_once_and_the_prompt_is_never_sent_again() -> None:
     bench = draining()
     bench.fire(Timer.DRAIN)
@@ -78,7 +78,7 @@ def test_an_answer_during_the_kill_is_noted_once_and_the_prompt_is_never_sent_ag
     assert bench.ready() == [Open(2), SendPrompt(2, 2)]
 
 
-@pytest.mark.hazard("C14")
+@pytest.mark.hazard("C14.2")
 def test_a_timer_of_the_first_turn_does_nothing_to_the_second() -> None:
     bench = draining()
     old = dict(bench.armed)
@@ -170,7 +170,7 @@ def test_reload_after_cancel_always_replaces_the_process_before_cancelled_is_sai
     assert bench.state == "IDLE"
 
 
-@pytest.mark.hazard("C6")
+@pytest.mark.hazard("C6.3")
 def test_an_agent_that_goes_on_after_cancelled_is_replaced_before_the_next_prompt() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -182,7 +182,7 @@ def test_an_agent_that_goes_on_after_cancelled_is_replaced_before_the_next_promp
     assert bench.ready() == [Open(2), SendPrompt(2, 2)]
 
 
-@pytest.mark.hazard("C6")
+@pytest.mark.hazard("C6.3")
 def test_an_agent_that_leaks_into_the_next_turn_is_replaced_after_it() -> None:
     bench = draining()
     bench.answer()
@@ -193,7 +193,7 @@ def test_an_agent_that_leaks_into_the_next_turn_is_replaced_after_it() -> None:
     assert bench.ready() == [Open(2), SendPrompt(2, 3)]
 
 
-@pytest.mark.hazard("C6", "C10")
+@pytest.mark.hazard("C6.3", "C10")
 def test_an_agent_that_once_leaked_is_replaced_after_every_later_cancel() -> None:
     bench = Bench()
     bench.do(Leaked(1))
@@ -223,7 +223,7 @@ def test_what_a_new_process_replays_while_it_loads_is_no_leak() -> None:
     assert bench.do(Loaded(2)) == [SendPrompt(2, 2)]
 
 
-@pytest.mark.hazard("C12")
+@pytest.mark.hazard("C12.2")
 def test_the_need_for_a_new_process_outlives_a_restart_that_failed() -> None:
     bench = Bench()
     bench.do(ReplaceProcess())
@@ -262,7 +262,7 @@ def test_new_roots_while_a_process_loads_start_another_and_before_that_change_no
 # --- an agent that dies ---------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q5", "Q6", "P3")
+@pytest.mark.hazard("Q5.2", "Q6", "P3.1")
 def test_an_agent_that_dies_in_a_turn_fails_it_once_and_the_prompt_is_not_sent_again() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -276,7 +276,7 @@ def test_an_agent_that_dies_in_a_turn_fails_it_once_and_the_prompt_is_not_sent_a
     assert bench.ready() == [Open(2), SendPrompt(2, 2)]
 
 
-@pytest.mark.hazard("C5", "C11")
+@pytest.mark.hazard("C5.1", "C11.1")
 def test_a_cancel_that_is_read_after_the_agent_died_still_answers_cancelled() -> None:
     bench = Bench()
     bench.prompt(1)
@@ -300,7 +300,7 @@ def test_an_agent_that_dies_while_it_drains_answers_cancelled() -> None:
     assert bench.dead() == [Release(1), CloseCards(), cancelled(1), Start(2)]
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.4")
 def test_an_agent_that_dies_while_idle_leaves_no_card_open_and_is_started_at_the_next_prompt() -> (
     None
 ):

@@ -220,7 +220,7 @@ def test_a_process_that_wants_authentication_may_replay_when_it_is_asked_again()
     assert (bench.state, phase(bench)) == ("RELOADING", "REPLAY")
 
 
-@pytest.mark.hazard("C6", "C19")
+@pytest.mark.hazard("C6.1", "C19")
 def test_after_a_cancelled_turn_more_of_it_is_a_leak_until_the_next_prompt_is_sent() -> None:
     bench = draining()
     assert (phase(bench), bench.now.stopped) == ("LIVE", True)
@@ -232,7 +232,7 @@ def test_after_a_cancelled_turn_more_of_it_is_a_leak_until_the_next_prompt_is_se
     assert (bench.state, phase(bench), bench.now.stopped) == ("IDLE", "LIVE", False)
 
 
-@pytest.mark.hazard("C6", "C24")
+@pytest.mark.hazard("C6.2", "C24.2")
 def test_work_that_is_asked_for_after_a_cancelled_turn_is_no_leak_of_its_process() -> None:
     bench = draining()
     bench.answer()

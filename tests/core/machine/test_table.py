@@ -392,7 +392,7 @@ def test_every_arrow_between_two_states_is_taken_somewhere(monkeypatch: pytest.M
     assert taken == {(state, happened) for state, arrows in NEXT.items() for happened in arrows}
 
 
-@pytest.mark.hazard("C2", "C14")
+@pytest.mark.hazard("C2.1", "C14.2")
 @pytest.mark.parametrize("state", STATES)
 def test_what_comes_from_an_old_process_or_an_old_timer_is_dropped(state: str) -> None:
     bench = STATES[state]()

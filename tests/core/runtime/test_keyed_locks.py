@@ -6,7 +6,7 @@ import pytest
 from acp_bridge.core.runtime.keyed_locks import KeyedLocks
 
 
-@pytest.mark.hazard("P11")
+@pytest.mark.hazard("P11.2")
 async def test_a_key_goes_from_one_to_the_next_in_order_and_other_keys_wait_for_nobody() -> None:
     locks, order, entered = KeyedLocks(), list[str](), anyio.Event()
 

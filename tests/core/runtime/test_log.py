@@ -30,7 +30,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     log.logger.setLevel(logging.NOTSET)
 
 
-@pytest.mark.hazard("K5")
+@pytest.mark.hazard("K5.1")
 @pytest.mark.parametrize(
     "text",
     [

@@ -26,7 +26,7 @@ def has_room(room: OpenFiles, live: int = 0, asleep: int = 0) -> bool:
         return False
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.3")
 @pytest.mark.parametrize(("most", "kept"), [(64, 16), (256, 64), (20_000, 64)])
 def test_a_session_is_refused_if_it_needs_what_is_kept_for_others(most: int, kept: int) -> None:
     assert has_room(files(most, most - kept - ONE))
@@ -36,7 +36,7 @@ def test_a_session_is_refused_if_it_needs_what_is_kept_for_others(most: int, kep
     assert caught.value.code == -32603
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.3")
 def test_sessions_that_are_being_opened_and_agents_that_may_start_are_counted() -> None:
     room = files(256, 256 - 64 - 3 * ONE)
     with room.claimed(0, 0), room.claimed(0, 0):
@@ -58,13 +58,13 @@ def test_an_agent_that_waits_for_the_session_has_what_it_takes_open_already() ->
         pass
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.3")
 def test_sessions_that_have_not_taken_all_they_will_take_are_counted_as_if_they_had() -> None:
     assert has_room(files(256, 20), live=13)
     assert not has_room(files(256, 20), live=14)
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.3")
 def test_where_not_even_a_look_is_possible_there_is_no_room() -> None:
     def full() -> int:
         raise OSError(24, "Too many open files")

@@ -67,7 +67,7 @@ def test_an_outcome_that_the_bridge_decided_has_its_stop_reason(
     assert of_outcome(outcome) == Ok({"stopReason": reason})
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 @pytest.mark.parametrize("odd", [None, {"stopReason": "end_turn"}, "end_turn", BUSY])
 def test_what_is_no_answer_becomes_an_error_and_never_a_success(
     odd: object, caplog: pytest.LogCaptureFixture
@@ -120,7 +120,7 @@ def test_each_failure_is_one_sentence_of_the_bridges_own(
     assert (error.code, error.message) == (code, sentence)
 
 
-@pytest.mark.hazard("P3")
+@pytest.mark.hazard("P3.1")
 def test_the_sentence_about_an_agent_that_died_says_how() -> None:
     assert "(signal SIGSEGV)" in told(Failed(Failure.AGENT_DIED, Exit(None, 11))).message
 

@@ -23,7 +23,7 @@ def fails(*args: object) -> None:
     raise RuntimeError("/secret")
 
 
-@pytest.mark.hazard("Q9", "Q1")
+@pytest.mark.hazard("Q9.1", "Q1.1")
 @pytest.mark.parametrize(
     ("part", "method"),
     [
@@ -56,7 +56,7 @@ async def test_a_prompt_that_could_not_be_taken_or_sent_is_answered_and_the_next
         assert PromptState.SENT not in here.states()
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 @pytest.mark.parametrize(
     ("part", "method"),
     [
@@ -86,7 +86,7 @@ async def test_a_prompt_is_answered_though_its_end_can_not_be_noted(
         await here.turn(agent, "two")
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.3")
 @pytest.mark.parametrize("waits_for_a_process", [True, False])
 @pytest.mark.parametrize(
     ("part", "method"),
@@ -139,7 +139,7 @@ async def test_a_session_whose_journal_can_not_be_closed_is_closed_and_free(
         caplog.clear()
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.1")
 async def test_work_that_fails_twice_ends_no_other_session(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

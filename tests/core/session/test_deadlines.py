@@ -77,7 +77,7 @@ async def stage(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
         tasks.cancel_scope.cancel()
 
 
-@pytest.mark.hazard("C21")
+@pytest.mark.hazard("C21.1")
 @pytest.mark.parametrize("timer", Timer)
 async def test_a_timer_that_passes_becomes_a_deadline_with_its_token(
     stage: Stage, timer: Timer
@@ -90,7 +90,7 @@ async def test_a_timer_that_passes_becomes_a_deadline_with_its_token(
     assert stage.fed == [ev.Deadline(timer, 5)]
 
 
-@pytest.mark.hazard("C14")
+@pytest.mark.hazard("C14.2")
 async def test_a_timer_armed_again_voids_the_one_before(stage: Stage) -> None:
     stage.deadlines.arm(Timer.KILL, 1)
     await stage.armed(Timer.KILL)

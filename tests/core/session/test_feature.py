@@ -89,7 +89,7 @@ async def test_a_feature_is_told_the_moments_of_a_turn_in_their_order(tmp_path: 
     assert noting.told == ["words", "begin 1", "state 1 True", "progress", "answer", "end"]
 
 
-@pytest.mark.hazard("P6", "Q9")
+@pytest.mark.hazard("P6", "Q9.1")
 async def test_a_feature_that_raises_at_each_moment_of_a_turn_hinders_neither_it_nor_the_next_one(
     tmp_path: Path,
 ) -> None:

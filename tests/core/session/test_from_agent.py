@@ -250,7 +250,7 @@ async def test_a_process_that_wants_a_login_may_ask_for_it_before_it_has_the_ses
         assert here.got[-1]["params"] == {"n": 1}
 
 
-@pytest.mark.hazard("C6", "C16")
+@pytest.mark.hazard("C6.2", "C16")
 async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is_shown(
     tmp_path: Path,
 ) -> None:
@@ -266,7 +266,7 @@ async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is
         assert agent.dead.is_set()
 
 
-@pytest.mark.hazard("T3", "K2")
+@pytest.mark.hazard("T3", "K2.2")
 async def test_an_update_without_a_kind_is_dropped_and_hides_no_other(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
         odd: list[Any] = [None, [], "text", {}, {"sessionUpdate": 5}, {"sessionUpdate": []}]
@@ -274,7 +274,7 @@ async def test_an_update_without_a_kind_is_dropped_and_hides_no_other(tmp_path: 
         assert here.updates() == [chunk("a"), chunk("b")]
 
 
-@pytest.mark.hazard("K1", "Q8")
+@pytest.mark.hazard("K1", "Q8.1")
 @pytest.mark.parametrize("write", ["INSERT ON used_ids", "INSERT ON updates", "INSERT ON settings"])
 async def test_a_journal_that_cannot_be_written_keeps_nothing_from_the_client(
     tmp_path: Path, write: str
@@ -330,7 +330,7 @@ class Watched(Outgoing):
         super().write(data)
 
 
-@pytest.mark.hazard("K1", "T2", "P13")
+@pytest.mark.hazard("K1.3", "T2", "P13")
 async def test_ids_and_cards_are_in_the_journal_before_the_client_can_know_them(
     tmp_path: Path,
 ) -> None:
@@ -349,7 +349,7 @@ async def test_ids_and_cards_are_in_the_journal_before_the_client_can_know_them(
         assert opened[2:] == [{"sessionUpdate": TOOL_CALL, "status": "pending", **call}]
 
 
-@pytest.mark.hazard("C19", "C15", "C18")
+@pytest.mark.hazard("C19.1", "C15", "C18")
 async def test_while_draining_changes_are_refused_and_the_process_is_not_unclean_for_it(
     tmp_path: Path,
 ) -> None:
@@ -366,7 +366,7 @@ async def test_while_draining_changes_are_refused_and_the_process_is_not_unclean
         assert not await replaced(here, agent)
 
 
-@pytest.mark.hazard("C6", "C19")
+@pytest.mark.hazard("C6.2", "C19.1")
 @pytest.mark.parametrize(
     ("method", "answer", "unclean"),
     [
@@ -386,7 +386,7 @@ async def test_a_change_after_a_cancelled_turn_is_refused_and_makes_the_process_
         assert await replaced(here, agent) is unclean
 
 
-@pytest.mark.hazard("C6")
+@pytest.mark.hazard("C6.2")
 @pytest.mark.parametrize("said", [chunk("x", "m"), card("t"), card("t", opens=False), card("new")])
 async def test_what_is_of_a_cancelled_turn_or_new_work_after_it_is_unclean_and_its_state_is_shown(
     tmp_path: Path, said: Json
@@ -399,7 +399,7 @@ async def test_what_is_of_a_cancelled_turn_or_new_work_after_it_is_unclean_and_i
         assert await replaced(here, agent)
 
 
-@pytest.mark.hazard("C6")
+@pytest.mark.hazard("C6.4")
 async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_rest_of_that_turn(
     tmp_path: Path,
 ) -> None:
@@ -418,7 +418,7 @@ async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_
         assert await replaced(here, agent)
 
 
-@pytest.mark.hazard("C6", "C19")
+@pytest.mark.hazard("C6.4", "C19.1")
 async def test_a_question_about_a_call_of_a_cancelled_turn_is_refused_whatever_else_is_asked_for(
     tmp_path: Path,
 ) -> None:
@@ -434,7 +434,7 @@ async def test_a_question_about_a_call_of_a_cancelled_turn_is_refused_whatever_e
         assert await replaced(here, agent)
 
 
-@pytest.mark.hazard("C16", "P13")
+@pytest.mark.hazard("C16", "P13.1")
 async def test_a_permission_in_a_later_turn_is_asked_afresh_though_its_id_was_used_before(
     tmp_path: Path,
 ) -> None:
@@ -515,7 +515,7 @@ async def test_a_notification_passes_in_its_place_with_the_sessions_own_id(tmp_p
             assert params[1:] == [{"sessionId": "s", "n": 1}, [1]]
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.2")
 async def test_an_agent_takes_its_request_back_by_the_id_that_the_client_knows(
     tmp_path: Path,
 ) -> None:

@@ -59,7 +59,7 @@ async def away(folder: Path, *, loses: bool = False, **more: Any) -> AsyncIterat
             yield stand
 
 
-@pytest.mark.hazard("N4", "Q5", "V1")
+@pytest.mark.hazard("N4", "Q5.1", "V1")
 @pytest.mark.parametrize("loses", [False, True])
 async def test_it_is_sent_once_and_its_words_are_shown_and_recorded_once(
     tmp_path: Path, loses: bool
@@ -78,7 +78,7 @@ async def test_it_is_sent_once_and_its_words_are_shown_and_recorded_once(
         await here.turn(stand.agent)
 
 
-@pytest.mark.hazard("C1", "C20", "N4")
+@pytest.mark.hazard("C1", "C20.1", "C20.2", "N4")
 @pytest.mark.parametrize("loses", [False, True])
 async def test_a_stop_answers_it_at_once_and_it_is_never_sent(tmp_path: Path, loses: bool) -> None:
     async with away(tmp_path, loses=loses) as stand:

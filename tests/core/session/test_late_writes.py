@@ -95,7 +95,7 @@ async def test_every_client_waits_for_it_also_one_that_has_come_meanwhile(tmp_pa
         assert shown["params"]["update"]["content"]["text"].strip() == "hello"
 
 
-@pytest.mark.hazard("Q5", "K1")
+@pytest.mark.hazard("Q5", "K1.1", "K1.4")
 async def test_a_prompt_is_accepted_and_sent_when_the_journal_has_it(tmp_path: Path) -> None:
     async with late(tmp_path) as (here, agent, gate):
         gate.shut = True
@@ -205,7 +205,7 @@ async def test_a_prompt_whose_file_is_gone_before_its_start_is_noted_is_answered
         assert any(answer["message"] in each for each in shown)  # as the end of its turn
 
 
-@pytest.mark.hazard("Q9", "Q1")
+@pytest.mark.hazard("Q9", "Q1.1")
 async def test_a_prompt_that_can_not_be_sent_once_its_start_is_noted_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

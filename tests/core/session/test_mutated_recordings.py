@@ -161,13 +161,13 @@ OFFERED: list[object] = ["allow", "deny"]
 
 
 @given(st.sampled_from(NOES).flatmap(lambda no: st.just(no) | spoiled(no)))
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.4")
 def test_no_spoiled_no_is_a_yes(answer: Any) -> None:
     assert "allow" not in json.dumps(permission_answer(answer, OFFERED))
 
 
 @given(spoiled(YES), st.data())
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.3", "C18.4")
 def test_a_spoiled_yes_is_a_yes_only_if_nothing_in_it_says_otherwise(
     answer: Any, data: st.DataObject
 ) -> None:

@@ -232,7 +232,7 @@ async def test_marks_like_the_bridge_s_own_are_dropped_wherever_an_agent_puts_th
 # --- tool calls -----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.9")
 async def test_an_update_for_a_card_that_was_never_opened_opens_it(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
         says(await here.agent(), goes_on(content=[]), goes_on(status="completed", title="T"))
@@ -243,7 +243,7 @@ async def test_an_update_for_a_card_that_was_never_opened_opens_it(tmp_path: Pat
         ]
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.10", "C16.11", "C16.12")
 @pytest.mark.parametrize(
     ("again", "new"),
     [
@@ -328,7 +328,7 @@ async def test_the_entries_of_a_plan_have_a_status_and_a_priority_of_version_1(
 # --- permissions ----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.9")
 async def test_the_card_of_a_call_that_only_a_permission_names_is_opened_before_the_question(
     tmp_path: Path,
 ) -> None:
@@ -341,7 +341,7 @@ async def test_the_card_of_a_call_that_only_a_permission_names_is_opened_before_
         assert here.got[-1]["params"]["_meta"]["acp_bridge"]["decided"]["decision"] == "allow"
 
 
-@pytest.mark.hazard("C16", "V3")
+@pytest.mark.hazard("C16.7", "C16.8", "V3")
 @pytest.mark.parametrize("result", [RpcError.received(-32603, "x"), {"stopReason": "error"}])
 async def test_a_turn_that_fails_withdraws_its_question_and_its_card_has_failed(
     tmp_path: Path, result: Any
@@ -427,7 +427,7 @@ def selects(option: str, **more: Any) -> Json:
     return {"outcome": {"outcome": "selected", "optionId": option}, **more}
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.3")
 @pytest.mark.parametrize(
     "flat",
     [
@@ -455,7 +455,7 @@ async def test_a_flat_answer_that_names_one_offered_option_chooses_it(
         assert decided == {"decision": "allow", "by": "client", "option": "allow_once"}
 
 
-@pytest.mark.hazard("C18", "V3")
+@pytest.mark.hazard("C18.3", "V3")
 @pytest.mark.parametrize(
     "odd",
     [

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("no_errors")
 # --- the form of lines ------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.3")
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -166,7 +166,7 @@ async def test_a_question_about_a_call_that_is_not_described_is_about_one_with_a
         assert told(agent) == [{"outcome": selects("no")["outcome"]}]
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.6")
 @pytest.mark.parametrize("odd", [{"n": 1}, [], None, True])
 async def test_an_answer_to_a_question_under_an_odd_id_is_no_yes_and_ends_the_question(
     tmp_path: Path, odd: Any
@@ -194,7 +194,7 @@ async def test_an_agent_s_cancel_of_its_question_is_understood_however_it_is_spe
 YES = '{"outcome":"selected","optionId":"yes"}'
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.6")
 @pytest.mark.parametrize(
     "result",
     [
@@ -218,7 +218,7 @@ async def test_an_answer_that_says_something_twice_is_no_yes(tmp_path: Path, res
         assert "nothing was allowed" in here.texts()[-1]
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.6")
 async def test_an_answer_that_says_the_same_twice_says_it(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()

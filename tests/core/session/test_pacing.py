@@ -109,7 +109,7 @@ async def test_an_agent_does_not_wait_for_a_load_that_may_wait_for_the_agent(
         assert not view.begins(ahead)
 
 
-@pytest.mark.hazard("C7", "C4")
+@pytest.mark.hazard("C7.3", "C4")
 @pytest.mark.parametrize("behind", [True, False])
 async def test_a_cancel_lets_an_agent_be_read_on_whose_client_does_not_read(
     tmp_path: Path, behind: bool
@@ -171,7 +171,7 @@ async def test_a_reader_that_is_cancelled_while_it_waits_leaves_the_next_one_fre
 # --- in a drain -----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("P15", "C7")
+@pytest.mark.hazard("P15.3", "C7")
 async def test_in_a_drain_nothing_more_is_kept_for_a_client_that_does_not_read(
     tmp_path: Path,
 ) -> None:

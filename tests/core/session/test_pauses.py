@@ -64,7 +64,7 @@ async def test_a_pause_is_answered_at_once_and_told_again_when_the_agent_waits(
         assert here.texts() == [PAUSING, PAUSED, notices.GOES_ON]
 
 
-@pytest.mark.hazard("C3", "C5", "C11", "C23")
+@pytest.mark.hazard("C3", "C5", "C11.1", "C23")
 async def test_a_stop_ends_a_paused_turn_at_once(tmp_path: Path, no_errors: None) -> None:
     agent = first()
     async with living(tmp_path, first=agent, capabilities=ABLE) as here:
@@ -177,7 +177,7 @@ async def test_a_sign_of_life_comes_again_and_again_and_is_no_message(
         assert here.journal.get("state:session_info_update") is None
 
 
-@pytest.mark.hazard("C23")
+@pytest.mark.hazard("C23.1")
 async def test_no_sign_of_life_comes_in_the_quiet_after_cancelled(
     tmp_path: Path, no_errors: None
 ) -> None:

@@ -40,7 +40,7 @@ async def pooled(here: Living) -> PlayedAgent:
 # --- where they come from -------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("P12")
+@pytest.mark.hazard("P12.3")
 async def test_the_process_that_waits_for_a_session_is_taken_first_and_holds_the_lock(
     tmp_path: Path,
 ) -> None:

@@ -36,7 +36,7 @@ def prompts(here: Living, client: ClientEnd, words: str, request_id: Any = 1) ->
 # --- accept ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("K1", "Q3", "Q10")
+@pytest.mark.hazard("K1.4", "Q3.3", "Q10.1")
 async def test_prompts_are_written_at_once_in_the_order_of_reading_and_sent_when_durable(
     tmp_path: Path,
 ) -> None:
@@ -52,7 +52,7 @@ async def test_prompts_are_written_at_once_in_the_order_of_reading_and_sent_when
         await agent.asked(SESSION_PROMPT)
 
 
-@pytest.mark.hazard("K1")
+@pytest.mark.hazard("K1.1")
 @pytest.mark.parametrize("hears", [True, False])
 async def test_a_client_that_asked_for_it_is_told_when_its_prompt_is_on_disk(
     tmp_path: Path, hears: bool
@@ -91,7 +91,7 @@ async def test_prompts_are_taken_again_though_nobody_speaks_when_a_failed_fsync_
 # --- outcome --------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q4", "C13", "C5")
+@pytest.mark.hazard("Q4", "C13.1", "C5")
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -150,7 +150,7 @@ async def test_an_answer_goes_to_the_client_that_asked_and_waits_behind_its_repl
         assert (answer["id"], answer["result"]) == (request_id, {"stopReason": "refusal"})
 
 
-@pytest.mark.hazard("K1", "Q8", "Q9")
+@pytest.mark.hazard("K1", "Q8.1", "Q9")
 @pytest.mark.parametrize("write", ["UPDATE ON prompts", "INSERT ON updates"])
 async def test_an_outcome_that_cannot_be_written_is_told_all_the_same(
     tmp_path: Path, write: str
@@ -165,7 +165,7 @@ async def test_an_outcome_that_cannot_be_written_is_told_all_the_same(
         assert not here.session.cancel_request(here.client.client, request_id)
 
 
-@pytest.mark.hazard("Q6", "Q8", "Q13")
+@pytest.mark.hazard("Q6", "Q8", "Q13.1")
 async def test_an_interruption_that_cannot_be_written_is_written_later_or_found_by_the_next_bridge(
     tmp_path: Path,
 ) -> None:

@@ -49,7 +49,7 @@ async def test_what_is_cleared_with_the_running_prompt_hides_nothing_of_its_drai
         assert kinds == ["tool_call", "agent_message_chunk", "tool_call_update"]
 
 
-@pytest.mark.hazard("C23")
+@pytest.mark.hazard("C23.1")
 async def test_what_the_bridge_says_after_a_load_waits_for_a_word_of_the_client(
     tmp_path: Path,
 ) -> None:

@@ -90,7 +90,7 @@ async def test_a_session_that_was_at_rest_is_left_as_it_is(journal: SessionJourn
     assert (await dead.recover(), dead.left_over, states(journal)) == ([], [], [DONE])
 
 
-@pytest.mark.hazard("Q6", "Q5", "R12")
+@pytest.mark.hazard("Q6.1", "Q5", "R12")
 async def test_a_turn_is_interrupted_once_and_what_waited_is_left_over_in_order(
     journal: SessionJournal,
 ) -> None:
@@ -120,7 +120,7 @@ async def test_feedback_that_waited_is_left_over_ahead_of_the_prompts_that_came_
         assert dead.left_over == ["the tests fail", "next", "later"]
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.3")
 async def test_the_cards_of_the_interrupted_turn_that_are_open_end_before_it_is_said(
     journal: SessionJournal,
 ) -> None:
@@ -148,7 +148,7 @@ async def test_a_card_that_ended_before_and_was_gone_on_with_is_not_ended_again(
     assert await dead.recover() == [failed("open"), failed("new"), INTERRUPTED]
 
 
-@pytest.mark.hazard("C16", "K2")
+@pytest.mark.hazard("C16", "K2.2")
 @pytest.mark.parametrize("record", [{"n": 1}, {"update": None}, {"update": [1]}])
 async def test_a_record_that_is_no_update_hides_no_open_card(
     journal: SessionJournal, record: Json
@@ -160,7 +160,7 @@ async def test_a_record_that_is_no_update_hides_no_open_card(
     assert await dead.recover() == [failed("a"), failed("b"), INTERRUPTED]
 
 
-@pytest.mark.hazard("Q6", "R3", "C16")
+@pytest.mark.hazard("Q6", "R3", "C16.1")
 @pytest.mark.parametrize(
     "write",
     ["INSERT ON updates", "UPDATE ON prompts", "UPDATE ON prompts WHEN old.state='waiting'"],
@@ -182,7 +182,7 @@ async def test_what_could_not_be_written_is_said_by_the_next_load_and_no_card_en
     assert dead.left_over == ["next"]
 
 
-@pytest.mark.hazard("Q13", "C16")
+@pytest.mark.hazard("Q13.7", "C16")
 async def test_of_a_turn_whose_end_could_not_be_written_it_is_said_that_a_part_is_missing(
     journal: SessionJournal,
 ) -> None:
@@ -209,7 +209,7 @@ async def test_what_cannot_be_read_changes_nothing(journal: SessionJournal, tabl
     assert await dead.recover() == [failed("a"), INTERRUPTED]
 
 
-@pytest.mark.hazard("Q6", "C16")
+@pytest.mark.hazard("Q6.2", "C16")
 async def test_what_recovery_says_is_of_the_turn_that_was_interrupted(
     journal: SessionJournal,
 ) -> None:

@@ -140,7 +140,7 @@ async def test_a_session_of_which_no_turn_ended_goes_on_as_a_new_one_and_the_use
         assert here.texts() == [notices.FORGOT_YOUNG]
 
 
-@pytest.mark.hazard("C9")
+@pytest.mark.hazard("C9.3")
 @pytest.mark.parametrize("remembered", [True, False])
 async def test_an_agent_that_can_neither_resume_nor_load_starts_anew_and_the_user_is_told(
     tmp_path: Path, remembered: bool
@@ -192,7 +192,7 @@ async def test_an_agent_that_dies_while_it_is_given_the_session_is_asked_no_furt
         assert here.texts() == []
 
 
-@pytest.mark.hazard("P8")
+@pytest.mark.hazard("P8.2")
 async def test_what_an_agent_says_of_its_new_session_waits_until_that_is_known(
     tmp_path: Path,
 ) -> None:

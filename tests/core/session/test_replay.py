@@ -174,7 +174,7 @@ async def test_a_replay_names_no_terminal(tmp_path: Path) -> None:
         assert shown[:1] == [{**card, "content": [{"type": "diff"}]}]
 
 
-@pytest.mark.hazard("K2", "T3")
+@pytest.mark.hazard("K2.2", "T3")
 @pytest.mark.parametrize("record", [{"n": 1}, {"update": None}, {"update": ["odd"]}])
 async def test_a_record_that_is_no_update_is_shown_as_it_is_and_hides_no_other(
     tmp_path: Path, record: Json
@@ -264,7 +264,7 @@ async def test_a_session_that_is_closed_meanwhile_ends_the_load_as_unknown(
         assert shown_to(client) == [LONG, "meanwhile"]
 
 
-@pytest.mark.hazard("Q8", "K4")
+@pytest.mark.hazard("Q8.1", "K4.1")
 async def test_a_load_that_is_cancelled_lets_the_session_go_on_and_the_next_one_is_whole(
     tmp_path: Path,
 ) -> None:

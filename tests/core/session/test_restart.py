@@ -82,7 +82,7 @@ async def refused(here: Living) -> str:
 # --- the session is the process's again -----------------------------------------------------------
 
 
-@pytest.mark.hazard("R9", "C9")
+@pytest.mark.hazard("R9", "C9.2")
 async def test_the_session_comes_first_then_its_settings_then_what_waited(tmp_path: Path) -> None:
     async with living(tmp_path, does_nothing, first=first()) as here:
         await chose(here, SET_MODE, modeId="edit")

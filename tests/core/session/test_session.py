@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_errors")
 # --- prompts --------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("K1", "Q13")
+@pytest.mark.hazard("K1", "Q13.11", "Q13.12")
 async def test_a_turn_whose_folder_is_removed_goes_on_unrecorded_and_nothing_after_it_is_taken(
     tmp_path: Path,
 ) -> None:
@@ -54,7 +54,7 @@ async def test_a_turn_whose_folder_is_removed_goes_on_unrecorded_and_nothing_aft
             await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
 
 
-@pytest.mark.hazard("Q1", "K1", "T2")
+@pytest.mark.hazard("Q1", "K1.4", "T2")
 async def test_a_prompt_goes_to_disk_then_to_an_agent_that_has_the_session_and_its_answer_back(
     tmp_path: Path,
 ) -> None:
@@ -75,7 +75,7 @@ async def test_a_prompt_goes_to_disk_then_to_an_agent_that_has_the_session_and_i
         assert agent.lock == here.lease
 
 
-@pytest.mark.hazard("Q2", "Q3")
+@pytest.mark.hazard("Q2.1", "Q3.3")
 async def test_prompts_run_one_at_a_time_in_the_order_of_reading(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()
@@ -92,7 +92,7 @@ async def test_prompts_run_one_at_a_time_in_the_order_of_reading(tmp_path: Path)
         assert here.states() == [PromptState.DONE] * 3
 
 
-@pytest.mark.hazard("K1", "Q9")
+@pytest.mark.hazard("K1.1", "Q9")
 @pytest.mark.parametrize("at", ["INSERT ON prompts", "INSERT ON prompt_params", "sync"])
 async def test_a_prompt_that_the_journal_does_not_take_is_answered_and_never_sent(
     tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
@@ -112,7 +112,7 @@ async def test_a_prompt_that_the_journal_does_not_take_is_answered_and_never_sen
         assert await here.journal.recover() == []  # it is not offered again
 
 
-@pytest.mark.hazard("P3")
+@pytest.mark.hazard("P3.4")
 async def test_an_agent_that_ends_while_it_is_idle_is_started_again_for_the_next_prompt(
     tmp_path: Path,
 ) -> None:
@@ -171,7 +171,7 @@ async def test_the_queue_command_is_answered_by_the_bridge_unless_the_agent_has_
 # --- cancel ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C5", "C10", "C13", "C9")
+@pytest.mark.hazard("C5", "C10.1", "C13", "C9")
 async def test_a_cancelled_prompt_is_answered_when_the_agent_has_ended_its_turn(
     tmp_path: Path,
 ) -> None:
@@ -192,7 +192,7 @@ async def test_a_cancelled_prompt_is_answered_when_the_agent_has_ended_its_turn(
         await here.turn(agent, "next")  # in the same process
 
 
-@pytest.mark.hazard("C20", "C3")
+@pytest.mark.hazard("C20.2", "C3.1")
 async def test_a_cancel_that_comes_before_the_prompt_is_on_disk_keeps_it_from_the_agent(
     tmp_path: Path,
 ) -> None:
@@ -207,7 +207,7 @@ async def test_a_cancel_that_comes_before_the_prompt_is_on_disk_keeps_it_from_th
         assert [message.get("method") for message in here.got].count(ACCEPTED) == 1
 
 
-@pytest.mark.hazard("C8", "C9", "C10", "P12")
+@pytest.mark.hazard("C8.1", "C9", "C10.2", "P12")
 async def test_an_agent_that_ignores_the_cancel_is_killed_and_the_next_prompt_gets_another(
     tmp_path: Path,
 ) -> None:
@@ -236,7 +236,7 @@ async def test_an_agent_that_ignores_the_cancel_is_killed_and_the_next_prompt_ge
         assert await here.answered(following) == DONE
 
 
-@pytest.mark.hazard("C21", "Q9", "P12")
+@pytest.mark.hazard("C21.2", "Q9", "P12.2")
 async def test_a_tree_that_will_not_die_keeps_nobody_waiting_and_no_other_gets_the_session(
     tmp_path: Path,
 ) -> None:
@@ -258,7 +258,7 @@ async def test_a_tree_that_will_not_die_keeps_nobody_waiting_and_no_other_gets_t
         assert await here.answered(request_id) == DONE
 
 
-@pytest.mark.hazard("C6", "C12")
+@pytest.mark.hazard("C6.3", "C12.1")
 async def test_an_agent_that_goes_on_after_it_was_cancelled_is_replaced_before_the_next_prompt(
     tmp_path: Path,
 ) -> None:
@@ -275,7 +275,7 @@ async def test_an_agent_that_goes_on_after_it_was_cancelled_is_replaced_before_t
         assert here.texts() == ["half"]
 
 
-@pytest.mark.hazard("C1", "Q5")
+@pytest.mark.hazard("C1.6", "Q5.2")
 async def test_a_request_to_cancel_means_that_clients_prompt_and_no_other(
     tmp_path: Path,
 ) -> None:

@@ -104,7 +104,7 @@ async def test_a_close_answers_what_waits_at_once_and_the_running_prompt_when_it
         assert agent.heard.count(SESSION_PROMPT) == 1
 
 
-@pytest.mark.hazard("C8", "C21")
+@pytest.mark.hazard("C8.1", "C21")
 async def test_a_close_kills_an_agent_that_ignores_the_cancel_and_starts_no_other(
     tmp_path: Path,
 ) -> None:
@@ -182,7 +182,7 @@ async def test_a_session_without_a_process_or_with_one_that_is_not_ready_closes_
 # --- the bridge ends ------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q6", "R12", "P2")
+@pytest.mark.hazard("Q6.1", "R12", "P2.2")
 async def test_when_the_bridge_ends_a_running_prompt_is_interrupted_and_those_that_wait_are_held(
     tmp_path: Path,
 ) -> None:
@@ -256,7 +256,7 @@ def fails(*args: object) -> None:
     raise RuntimeError("/secret")
 
 
-@pytest.mark.hazard("P6", "Q9")
+@pytest.mark.hazard("P6", "Q9.3")
 @pytest.mark.parametrize(
     ("part", "method"),
     [
@@ -315,7 +315,7 @@ async def test_the_death_of_an_agent_is_told_though_tidying_up_after_it_fails(
         assert await here.answered(following) == DONE
 
 
-@pytest.mark.hazard("P6")
+@pytest.mark.hazard("P6.1")
 async def test_work_that_fails_is_logged_and_ends_neither_the_session_nor_another(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

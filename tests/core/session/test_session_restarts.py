@@ -80,7 +80,7 @@ async def test_a_request_that_the_agent_has_is_cancelled_there(tmp_path: Path) -
 # --- an agent that dies, and restarts -------------------------------------------------------------
 
 
-@pytest.mark.hazard("P3", "Q5", "C16")
+@pytest.mark.hazard("P3.1", "Q5.2", "C16.2")
 async def test_an_agent_that_dies_in_a_turn_fails_it_and_another_takes_the_session(
     tmp_path: Path,
 ) -> None:
@@ -101,7 +101,7 @@ async def test_an_agent_that_dies_in_a_turn_fails_it_and_another_takes_the_sessi
         assert here.outcomes()[0][1] is None
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.2")
 @pytest.mark.parametrize(
     ("fails", "starts", "why"),
     [
@@ -143,7 +143,7 @@ async def test_a_prompt_that_waits_long_for_a_start_is_told_that_the_agent_is_st
         assert await here.answered(request_id) == DONE
 
 
-@pytest.mark.hazard("C21")
+@pytest.mark.hazard("C21.2")
 async def test_a_restart_that_takes_too_long_is_given_up_with_an_answer(tmp_path: Path) -> None:
     async with living(tmp_path, never_starts, resumes, restart_timeout=0.0) as here:
         error = await here.answered(here.prompt())

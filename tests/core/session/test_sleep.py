@@ -112,7 +112,7 @@ async def test_a_notification_of_a_client_reaches_the_process_that_comes_back(
         assert woken.params("_x/told") == [{"sessionId": "0", "n": 1}]
 
 
-@pytest.mark.hazard("C24")
+@pytest.mark.hazard("C24.2")
 async def test_work_that_a_notification_to_a_sleeping_agent_asks_for_is_shown(
     tmp_path: Path,
 ) -> None:

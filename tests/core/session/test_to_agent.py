@@ -73,7 +73,7 @@ async def test_a_request_goes_out_at_once_and_its_answer_comes_back_as_it_is(
             agent.answer(turn, DONE)
 
 
-@pytest.mark.hazard("P13", "Q9")
+@pytest.mark.hazard("P13.1", "Q9.1")
 async def test_requests_of_two_clients_with_one_id_are_two_at_the_agent_and_answered_apart(
     tmp_path: Path,
 ) -> None:
@@ -122,7 +122,7 @@ async def test_boolean_options_are_left_out_for_the_client_that_asked_and_kept_i
         assert here.session.user_settings.shown == {"configOptions": OPTIONS}
 
 
-@pytest.mark.hazard("R9", "P3", "Q9")
+@pytest.mark.hazard("R9", "P3", "Q9.2")
 async def test_what_a_process_had_fails_with_it_and_only_what_it_confirmed_is_set_again(
     tmp_path: Path,
 ) -> None:
@@ -185,7 +185,7 @@ async def test_parameters_that_name_no_session_reach_the_agent_as_they_are(
         assert agent.sent.messages[-1]["params"] == params
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.2")
 async def test_what_the_agent_asks_for_a_request_names_it_as_the_client_does(
     tmp_path: Path,
 ) -> None:
@@ -197,7 +197,7 @@ async def test_what_the_agent_asks_for_a_request_names_it_as_the_client_does(
         assert here.got[-1]["params"] == {"sessionId": "s", "requestId": request_id}
 
 
-@pytest.mark.hazard("Q9", "P6")
+@pytest.mark.hazard("Q9.3", "P6")
 async def test_a_request_that_breaks_on_its_way_is_answered_without_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,7 +215,7 @@ async def test_a_request_that_breaks_on_its_way_is_answered_without_the_reason(
         await here.turn(await here.agent())
 
 
-@pytest.mark.hazard("C23")
+@pytest.mark.hazard("C23.1")
 async def test_a_setting_that_a_client_asks_for_ends_its_quiet_behind_a_cancel(
     tmp_path: Path,
 ) -> None:
@@ -369,7 +369,7 @@ async def test_a_notification_without_a_process_goes_to_nobody(tmp_path: Path) -
 # --- an agent that says nothing -------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C21", "Q9")
+@pytest.mark.hazard("C21.8", "Q9")
 async def test_an_agent_that_ignores_the_cancel_of_a_request_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

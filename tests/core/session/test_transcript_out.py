@@ -70,7 +70,7 @@ async def test_a_state_that_cannot_be_kept_is_shown_all_the_same_and_kept_when_i
         assert other.sent.messages[0]["params"]["update"] == USAGE
 
 
-@pytest.mark.hazard("Q13")
+@pytest.mark.hazard("Q13.11")
 async def test_before_an_answer_it_is_said_that_the_journal_lacks_something(
     tmp_path: Path,
 ) -> None:

@@ -70,7 +70,7 @@ async def test_what_is_shown_from_then_on_is_recorded_in_the_turn(tmp_path: Path
         agent.answer(turn, DONE)
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 async def test_an_error_of_the_agent_is_the_answer_and_a_second_answer_is_none(
     tmp_path: Path,
 ) -> None:
@@ -88,7 +88,7 @@ async def test_an_error_of_the_agent_is_the_answer_and_a_second_answer_is_none(
         ]
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.2")
 async def test_what_the_agent_asks_for_a_prompt_names_it_as_the_client_does(
     tmp_path: Path,
 ) -> None:
@@ -110,7 +110,7 @@ async def test_a_journal_that_can_not_note_the_turn_keeps_no_prompt_from_the_age
             await here.turn(await here.agent())
 
 
-@pytest.mark.hazard("Q5", "Q13", "Q8")
+@pytest.mark.hazard("Q5.2", "Q13.10", "Q8")
 async def test_a_prompt_that_would_be_offered_again_after_a_kill_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +240,7 @@ async def test_of_a_prompt_that_no_process_comes_for_the_others_are_told_if_its_
         assert [text.strip() for text in await recorded_texts(here.journal)] == here.texts()
 
 
-@pytest.mark.hazard("C15")
+@pytest.mark.hazard("C15.1")
 async def test_a_cancel_reaches_the_agent_and_ends_what_it_asks_of_the_user(
     tmp_path: Path,
 ) -> None:

@@ -64,7 +64,7 @@ def creates(it: World, process: Process, *terminals: object) -> None:
         answers(it, asked(it, CREATE)[0], {"terminalId": terminal})
 
 
-@pytest.mark.hazard("P13", "P10", "T3")
+@pytest.mark.hazard("P13.1", "P10.1", "T3")
 async def test_requests_of_two_agents_with_one_id_are_two_at_the_client_and_answered_apart(
     tmp_path: Path,
 ) -> None:
@@ -122,7 +122,7 @@ async def test_true_is_no_number_where_the_id_of_a_request_is_meant(tmp_path: Pa
             assert asked(it, TAKE_BACK)[0]["params"] == {"requestId": question["id"]}
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.2")
 async def test_what_is_asked_for_a_request_names_it_as_the_client_that_sent_it_does(
     tmp_path: Path,
 ) -> None:
@@ -155,7 +155,7 @@ async def test_an_answer_to_a_dead_agent_is_nobodys_and_an_agent_is_answered_onc
         assert told(process) == [(1, {"n": 1})]
 
 
-@pytest.mark.hazard("C15", "C18")
+@pytest.mark.hazard("C15.2", "C18")
 async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_nobodys(
     tmp_path: Path,
 ) -> None:
@@ -185,7 +185,7 @@ async def test_questions_end_with_the_turn_and_a_late_answer_of_the_client_is_no
 # --- terminals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C19", "C10")
+@pytest.mark.hazard("C19.3", "C10")
 async def test_a_dead_agents_terminals_are_released_its_requests_called_back_and_no_others(
     tmp_path: Path,
 ) -> None:

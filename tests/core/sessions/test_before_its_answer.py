@@ -60,7 +60,7 @@ def asking(it: World, *before: tuple[str, Json], wait: bool = True) -> None:
     it.agent.script["session/new"] = new
 
 
-@pytest.mark.hazard("P8", "P13")
+@pytest.mark.hazard("P8.3", "P13")
 @ASKED
 async def test_a_request_carries_the_id_that_the_answer_will_give_and_is_answered(
     tmp_path: Path, method: str, params: Json
@@ -183,7 +183,7 @@ async def test_what_was_asked_for_a_session_that_came_to_nothing_is_over_with_it
         assert it.agent.processes == [process]
 
 
-@pytest.mark.hazard("P8", "P13")
+@pytest.mark.hazard("P8.4", "P13")
 @ASKED
 async def test_what_a_process_asks_for_a_session_while_none_is_made_is_refused(
     tmp_path: Path, method: str, params: Json

@@ -110,7 +110,7 @@ async def test_a_deleted_session_is_deleted_at_the_agent_under_the_agents_own_id
         assert (await it.editor.refused("session/load", load)).code == -32002
 
 
-@pytest.mark.hazard("K6", "P12")
+@pytest.mark.hazard("K6.3", "P12")
 async def test_a_live_session_is_deleted_by_its_own_process_once_that_has_closed_it(
     tmp_path: Path,
 ) -> None:
@@ -125,7 +125,7 @@ async def test_a_live_session_is_deleted_by_its_own_process_once_that_has_closed
         assert await it.listed() == []
 
 
-@pytest.mark.hazard("K6", "P12", "Q10")
+@pytest.mark.hazard("K6.3", "P12", "Q10")
 @pytest.mark.parametrize("why", ["keeps it open", "refuses", "is deaf", "can not close", "asleep"])
 async def test_a_live_session_that_its_own_process_does_not_delete_is_deleted_by_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
@@ -156,7 +156,7 @@ async def test_a_live_session_that_its_own_process_does_not_delete_is_deleted_by
         assert await it.listed() == []
 
 
-@pytest.mark.hazard("K6")
+@pytest.mark.hazard("K6.2")
 async def test_its_own_process_does_not_delete_what_another_session_may_be(
     tmp_path: Path,
 ) -> None:
@@ -170,7 +170,7 @@ async def test_its_own_process_does_not_delete_what_another_session_may_be(
         assert it.agent.params("session/delete") == []
 
 
-@pytest.mark.hazard("Q10")
+@pytest.mark.hazard("Q10.2")
 @pytest.mark.parametrize(
     ("why", "told"),
     [
@@ -213,7 +213,7 @@ async def test_a_session_that_another_bridge_has_is_not_deleted(tmp_path: Path) 
         assert it.editor.texts(session_id) == ["hello", "echo hello"]
 
 
-@pytest.mark.hazard("K6", "R8")
+@pytest.mark.hazard("K6.7", "R8")
 @pytest.mark.parametrize("lost", ["nothing", "the index", "the file can't be read"])
 @pytest.mark.parametrize("prompts", [["hello"], []])
 async def test_a_session_of_another_agent_is_not_deleted_and_the_mismatch_is_named(

@@ -155,7 +155,7 @@ async def test_the_process_that_waits_is_used_and_one_is_started_if_none_waits(
         assert [process.agent_session_id for process in it.agent.living] == ["theirs", "theirs too"]
 
 
-@pytest.mark.hazard("P12", "R2")
+@pytest.mark.hazard("P12.1", "R2")
 async def test_an_agents_session_that_has_an_id_of_ours_or_was_deleted_is_unknown_under_its_own(
     tmp_path: Path,
 ) -> None:

@@ -183,7 +183,7 @@ async def test_a_deaf_agent_is_not_waited_for_and_told_that_nobody_waits(
         assert len(it.agent.params("$/cancel_request")) == 3
 
 
-@pytest.mark.hazard("Q10")
+@pytest.mark.hazard("Q10.2")
 async def test_a_listing_starts_no_agent_and_asks_none_that_can_not_list(tmp_path: Path) -> None:
     async with lister(tmp_path, Agent(able={"list": None})) as it:
         await it.keep("ours")
@@ -243,7 +243,7 @@ async def test_an_agent_that_does_not_answer_in_time_is_said_to_have_been_asked(
         assert len(it.agent.params("session/list")) == 1
 
 
-@pytest.mark.hazard("P15")
+@pytest.mark.hazard("P15.5")
 async def test_of_a_list_that_is_too_long_the_rest_is_left_out_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +319,7 @@ async def test_an_agent_that_lists_with_a_folder_only_is_asked_in_those_that_are
         assert not await it.listing.agent_lists("of /x")
 
 
-@pytest.mark.hazard("K6", "Q10")
+@pytest.mark.hazard("K6.5", "Q10")
 async def test_an_agent_that_will_not_say_what_it_has_may_have_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

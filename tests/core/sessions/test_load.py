@@ -126,7 +126,7 @@ async def test_a_session_goes_on_after_a_load_that_was_cancelled_or_that_the_jou
 # --- live ------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("R4", "P12")
+@pytest.mark.hazard("R4", "P12.1")
 @WAYS
 async def test_a_live_session_keeps_its_process_and_its_turn(tmp_path: Path, how: str) -> None:
     async with world(tmp_path) as it:
@@ -183,7 +183,7 @@ async def test_other_roots_alone_or_other_servers_alone_hold_for_the_next_prompt
 # --- closing ---------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("R4", "P12")
+@pytest.mark.hazard("R4", "P12.2")
 @WAYS
 async def test_a_session_that_is_closing_is_opened_again_when_its_process_is_dead(
     tmp_path: Path, how: str
@@ -257,7 +257,7 @@ async def test_a_session_of_another_agent_is_refused_by_name(tmp_path: Path, how
         assert await it.is_free(session_id)
 
 
-@pytest.mark.hazard("K3", "P12")
+@pytest.mark.hazard("K3.1", "P12")
 @WAYS
 async def test_a_session_that_another_bridge_has_is_refused_until_that_one_lets_go(
     tmp_path: Path, how: str
@@ -278,7 +278,7 @@ async def test_a_session_that_another_bridge_has_is_refused_until_that_one_lets_
         assert error.code == -32600
 
 
-@pytest.mark.hazard("K3", "P12")
+@pytest.mark.hazard("K3.1", "P12")
 async def test_a_session_is_locked_until_the_process_that_had_it_is_dead(tmp_path: Path) -> None:
     async with world(tmp_path) as ours, world(tmp_path) as theirs:
         session_id = await theirs.stored("hello")
@@ -296,7 +296,7 @@ async def test_a_session_is_locked_until_the_process_that_had_it_is_dead(tmp_pat
 # --- one at a time ---------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("P11", "P6")
+@pytest.mark.hazard("P11.2", "P6")
 async def test_a_load_that_waits_holds_up_loads_of_the_same_session_and_no_others(
     tmp_path: Path,
 ) -> None:
@@ -351,7 +351,7 @@ async def test_a_load_that_comes_when_another_has_waited_its_turn_waits_for_that
         assert opening.reached == 1
 
 
-@pytest.mark.hazard("P12")
+@pytest.mark.hazard("P12.1")
 async def test_loads_at_once_of_one_session_open_it_once(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         session_id = await it.stored("hello")

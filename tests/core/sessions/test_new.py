@@ -43,7 +43,7 @@ async def test_options_that_the_client_can_not_take_are_kept_and_not_told(tmp_pa
         assert session.user_settings.shown["configOptions"] == options
 
 
-@pytest.mark.hazard("P8")
+@pytest.mark.hazard("P8.2")
 async def test_what_is_said_of_a_session_before_its_answer_is_shown_behind_it(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ from tests.core.sessions.room import into, room
 # --- who gets it -----------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("P12")
+@pytest.mark.hazard("P12.1")
 async def test_two_who_take_at_once_get_a_process_each() -> None:
     async with room() as it:
         first, second = await it.both()
@@ -50,7 +50,7 @@ async def test_all_who_want_a_process_that_stays_get_the_same_one() -> None:
         assert it.pool.take_ready() is None
 
 
-@pytest.mark.hazard("P11")
+@pytest.mark.hazard("P11.1")
 async def test_nobody_waits_for_the_start_of_a_process_that_another_one_needs() -> None:
     async with room() as it:
         gate, got = it.agent.stops_at("initialize"), list[Link]()
@@ -351,7 +351,7 @@ async def test_an_agent_that_dies_right_after_it_answered_is_not_started_again_a
         assert it.pool.link is None
 
 
-@pytest.mark.hazard("P15")
+@pytest.mark.hazard("P15.2")
 async def test_it_is_read_no_further_while_the_client_does_not_read() -> None:
     async with room() as it:
         link = await it.pool.ready()

@@ -227,7 +227,7 @@ async def test_a_session_whose_journal_fails_is_not_open_and_can_be_opened_later
 # --- erase, and another bridge ---------------------------------------------------------------
 
 
-@pytest.mark.hazard("K3", "P12")
+@pytest.mark.hazard("K3.1", "P12")
 @pytest.mark.parametrize("what", ["create", "open", "erase"])
 async def test_a_session_that_another_bridge_holds_is_refused_and_left_alone(
     tmp_path: Path, what: str
@@ -277,7 +277,7 @@ async def test_an_erasure_that_fails_lets_go_of_the_lock(
         await it.store.erase("s", known=True)
 
 
-@pytest.mark.hazard("Q8", "K3")
+@pytest.mark.hazard("Q8.1", "K3")
 @pytest.mark.parametrize("what", ["create", "open", "erase"])
 async def test_a_caller_that_is_cancelled_at_any_moment_leaves_the_session_free(
     tmp_path: Path, what: str

@@ -289,7 +289,7 @@ async def _dies(process: Process, _: Any) -> Any:
     await anyio.sleep_forever()
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q12.2")
 @pytest.mark.parametrize("seconds", [0.0, LONG])
 async def test_a_session_gets_another_process_if_the_one_that_waited_is_dead(
     seconds: float, tmp_path: Path

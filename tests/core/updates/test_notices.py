@@ -54,7 +54,7 @@ def test_the_notice_of_left_over_prompts_numbers_them_and_says_what_to_do() -> N
     assert "`/queue drop [NUMBER]`" in said
 
 
-@pytest.mark.hazard("R12", "Q1")
+@pytest.mark.hazard("R12", "Q1.1")
 def test_the_queue_is_told_in_order_with_what_is_left_over_apart() -> None:
     assert notices.queue([], []) == "Nothing is waiting."
     a, b, h = (5, prompt("a")), (4, prompt("b")), (2, prompt("h"))

@@ -40,7 +40,7 @@ def in_turn(taken: set[str] | None = None) -> Updates:
     return updates
 
 
-@pytest.mark.hazard("P13")
+@pytest.mark.hazard("P13.1")
 def test_an_id_used_again_by_another_turn_or_process_is_a_new_one_at_the_client() -> None:
     updates = in_turn({"t~2", "m"})
     assert live(updates, card("t"))["toolCallId"] == "t"
@@ -58,7 +58,7 @@ def test_an_id_used_again_by_another_turn_or_process_is_a_new_one_at_the_client(
     assert updates.take_new_ids() == []
 
 
-@pytest.mark.hazard("C16")
+@pytest.mark.hazard("C16.1")
 def test_a_card_ends_once_and_nothing_opens_it_again_in_its_turn() -> None:
     updates = in_turn()
     live(updates, card("t", "in_progress"))
@@ -68,7 +68,7 @@ def test_a_card_ends_once_and_nothing_opens_it_again_in_its_turn() -> None:
     assert updates.close_cards() == []
 
 
-@pytest.mark.hazard("C16", "C6")
+@pytest.mark.hazard("C16.2", "C6.1")
 def test_the_end_of_a_bad_turn_closes_the_open_cards_and_what_follows_of_them_is_a_leak() -> None:
     updates = in_turn()
     live(updates, card("open"))
@@ -93,7 +93,7 @@ def test_a_card_left_open_by_a_turn_that_ended_well_may_be_ended_in_a_later_one(
     assert live(updates, card("t", "completed", opens=False)) == card("t", "completed", opens=False)
 
 
-@pytest.mark.hazard("C22", "C16")
+@pytest.mark.hazard("C22.1", "C16")
 def test_a_bad_end_closes_no_card_and_kills_no_message_of_an_earlier_turn() -> None:
     updates = in_turn()
     live(updates, card("pending"))

@@ -208,7 +208,7 @@ def test_each_line_that_is_not_blank_gives_an_outcome(lines: list[bytes]) -> Non
 
 
 @given(hostile_lines, messages)
-@pytest.mark.hazard("P5")
+@pytest.mark.hazard("P5.2")
 def test_a_bad_line_hurts_neither_neighbour(bad: bytes, good: dict[str, Any]) -> None:
     found = decode(encode(good) + bad + b"\n" + encode(good))
     assert repr(found[0]) == repr(found[-1]) == repr(good)
@@ -287,7 +287,7 @@ def test_an_id_alone_is_taken_for_a_spoiled_answer(id: Any) -> None:
 # -- long lines
 
 
-@pytest.mark.hazard("P5")
+@pytest.mark.hazard("P5.1")
 def test_a_line_of_ten_megabytes_in_small_pieces_is_read() -> None:
     message = {"method": "m", "params": "x" * 10_000_000}
     line, decoder = encode(message), Decoder()
@@ -297,7 +297,7 @@ def test_a_line_of_ten_megabytes_in_small_pieces_is_read() -> None:
     assert found == [message]
 
 
-@pytest.mark.hazard("P5")
+@pytest.mark.hazard("P5.2")
 def test_a_line_over_the_limit_is_refused_alone() -> None:
     refusal = Malformed(None, RpcError(-32600, "Invalid request: the line is longer than 20 bytes"))
     good = b'{"method":"m"}\n'
@@ -306,7 +306,7 @@ def test_a_line_over_the_limit_is_refused_alone() -> None:
     assert decode(good + long[:-1], 20) == [{"method": "m"}, refusal]
 
 
-@pytest.mark.hazard("P5")
+@pytest.mark.hazard("P5.2")
 def test_the_limit_itself_is_still_accepted() -> None:
     line = b'{"method":"m"}'
     assert decode(line + b"\n", len(line)) == [{"method": "m"}]
@@ -410,7 +410,7 @@ def test_an_error_without_a_number_for_its_code_keeps_what_it_says(code: Any) ->
     assert answer == Err(received(-32603, "no such file", [1]))
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.2")
 @pytest.mark.parametrize(
     "line",
     [
@@ -424,13 +424,13 @@ def test_an_answer_that_is_no_json_is_known_by_its_id(line: bytes) -> None:
     assert malformed(line + b"\n") == Malformed(7, RpcError(-32700, "Parse error"), answer=True)
 
 
-@pytest.mark.hazard("P16")
+@pytest.mark.hazard("P16.1")
 def test_an_error_of_ours_says_its_sentence_where_clients_show_it() -> None:
     told = {"code": 1, "message": "m", "data": {"details": "m"}}
     assert RpcError(1, "m").to_wire() == told
 
 
-@pytest.mark.hazard("P16")
+@pytest.mark.hazard("P16.2")
 def test_an_error_of_the_other_side_keeps_its_data_but_never_a_null() -> None:
     assert received(1, "m").to_wire() == {"code": 1, "message": "m"}
     assert received(1, "m", {"x": None}).to_wire()["data"] == {"x": None}

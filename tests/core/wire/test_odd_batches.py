@@ -13,7 +13,7 @@ SAID = {"jsonrpc": "2.0", "method": "m", "params": "a"}
 ASKED = {"jsonrpc": "2.0", "id": 9, "method": "b"}
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.4")
 @pytest.mark.parametrize("spoil", [b"", b"\xff"])
 def test_of_messages_that_come_together_each_counts_and_each_request_is_refused(
     spoil: bytes,
@@ -45,7 +45,7 @@ def test_a_list_on_a_line_of_its_own_does_not_end_the_message_around_it() -> Non
     assert found == {"jsonrpc": "2.0", "method": "m", "params": {"prompt": [{"type": "text"}]}}
 
 
-@pytest.mark.hazard("Q9", "P5")
+@pytest.mark.hazard("Q9", "P5.3")
 @pytest.mark.parametrize("before", [b"{", b'{"a": [', b"{\n{\n{", b'{"a":"'])
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_message_over_lines_behind_lines_that_begin_none_is_read(
@@ -88,7 +88,7 @@ def test_of_a_client_only_the_method_that_was_asked_makes_an_answer() -> None:
 # --- odd ids and errors -------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C1")
+@pytest.mark.hazard("C1.8")
 @pytest.mark.parametrize("odd", [{}, [1], True])
 @pytest.mark.parametrize("method", ["session/cancel", "$/cancel_request"])
 def test_a_stop_with_an_id_that_is_none_is_a_notification(odd: Any, method: str) -> None:
@@ -98,7 +98,7 @@ def test_a_stop_with_an_id_that_is_none_is_a_notification(odd: Any, method: str)
     assert not talk.sent
 
 
-@pytest.mark.hazard("C1", "Q9")
+@pytest.mark.hazard("C1.8", "Q9")
 def test_a_stop_under_the_id_of_an_open_request_counts_and_is_not_answered_there() -> None:
     talk = Conversation()
     talk.hear(request(5, "session/prompt", {}))

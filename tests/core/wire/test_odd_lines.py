@@ -43,7 +43,7 @@ def said(data: bytes) -> list[str]:
 # --- ids ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.2")
 def test_an_answer_whose_id_came_back_as_a_text_ends_its_request_once() -> None:
     talk, answers = Conversation(answer_malformed=False), list[Answer]()
     for _ in range(5):
@@ -267,7 +267,7 @@ def test_lines_that_are_waited_for_in_vain_count_by_themselves() -> None:
     assert decoder.give_up() == []
 
 
-@pytest.mark.hazard("P5")
+@pytest.mark.hazard("P5.3", "P5.4")
 @pytest.mark.parametrize("line", [b"{", b'{"', b"[[[[", b'"a', b"x" * 1000])
 def test_lines_that_never_end_are_bounded_and_each_is_read_a_few_times(line: bytes) -> None:
     decoder, kept = Decoder(100_000, joins=True), 0
@@ -301,7 +301,7 @@ def test_a_line_that_is_no_object_yet_goes_on_whenever_it_comes(part: bytes) -> 
 # --- answers without an id that can be read -----------------------------------------------------
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.5")
 @pytest.mark.parametrize(
     "line",
     [
@@ -433,7 +433,7 @@ def test_what_is_nested_too_deep_and_no_json_is_given_up_soon(line: bytes) -> No
     assert all(isinstance(each, Malformed) for each in found)
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.2")
 @pytest.mark.parametrize("params", [b"{,}", b'{"cut', nested(900), b"{'a': None}"])
 @pytest.mark.parametrize("from_client", [True, False])
 def test_a_request_that_can_t_be_read_is_answered_if_its_id_can_be(

@@ -113,7 +113,7 @@ def test_an_answer_echoes_the_id_exactly(talk: Conversation, id: Any) -> None:
     assert repr(talk.sent) == repr([response(id, {"ok": True})])
 
 
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 def test_a_request_gets_one_answer_however_often_it_is_answered(
     talk: Conversation, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -424,7 +424,7 @@ def test_what_the_other_side_asked_can_be_answered_after_closing(talk: Conversat
 @given(
     st.lists(hostile_lines, max_size=12), st.booleans(), st.sampled_from(["now", "late", "raise"])
 )
-@pytest.mark.hazard("Q9")
+@pytest.mark.hazard("Q9.1")
 def test_whatever_comes_in_every_line_that_asks_gets_one_answer(
     lines: list[bytes], answer_malformed: bool, how: str
 ) -> None:
@@ -454,7 +454,7 @@ def test_whatever_comes_in_every_line_that_asks_gets_one_answer(
     assert Counter(repr(message["id"]) for message in talk.sent) == asked
 
 
-@pytest.mark.hazard("Q9", "P5")
+@pytest.mark.hazard("Q9.2", "P5")
 @pytest.mark.parametrize("answer_malformed", [True, False])
 def test_an_answer_that_is_too_long_is_an_answer_that_failed_and_a_request_is_refused(
     answer_malformed: bool,

@@ -238,7 +238,7 @@ def open_fds() -> set[str]:
     return set(os.listdir("/proc/self/fd"))
 
 
-@pytest.mark.hazard("P4")
+@pytest.mark.hazard("P4.1")
 @pytest.mark.usefixtures("standard")
 def test_stray_prints_land_on_stderr_and_the_protocol_keeps_its_pipes(fds: Fds) -> None:
     in_r, in_w = fds.pipe()

@@ -159,7 +159,7 @@ async def test_stop_kills_the_tree_of_a_hook_before_cancelled_is_said(
         assert SESSION_CANCEL not in agent.heard
 
 
-@pytest.mark.hazard("Q11")
+@pytest.mark.hazard("Q11.1")
 async def test_feedback_runs_inside_the_users_prompt_and_is_marked_wherever_it_stands(
     tmp_path: Path,
 ) -> None:

@@ -41,7 +41,7 @@ def answers(agent: PlayedAgent) -> list[Any]:
     return [message for message in agent.sent.messages if message.get("id") == "p"]
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.7")
 @pytest.mark.parametrize(
     ("commands", "option"),
     [
@@ -71,7 +71,7 @@ async def test_hooks_may_decide_about_a_permission_and_one_that_refuses_wins(
         assert len(answers(agent)) == 1
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.7")
 @pytest.mark.parametrize(
     "commands",
     [
@@ -102,7 +102,7 @@ async def test_whatever_else_a_hook_does_the_person_is_asked(
         here.session.feed(ev.Cancel())
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.1")
 async def test_a_hook_never_chooses_an_option_that_holds_for_longer(tmp_path: Path) -> None:
     agent = first()
     async with hooked(tmp_path, (PERMISSION, ALLOW), agent=agent) as here:
@@ -111,7 +111,7 @@ async def test_a_hook_never_chooses_an_option_that_holds_for_longer(tmp_path: Pa
         here.session.feed(ev.Cancel())
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.8")
 async def test_while_a_hook_may_be_missing_none_allows_and_each_may_refuse(tmp_path: Path) -> None:
     agent = first()
     async with hooked(tmp_path, (PERMISSION, ALLOW), agent=agent, person_asked=True) as here:
@@ -183,7 +183,7 @@ async def test_a_hook_that_allows_allows_nothing_but_what_it_was_told(
         here.session.feed(ev.Cancel())
 
 
-@pytest.mark.hazard("C10", "C15")
+@pytest.mark.hazard("C10", "C15.1")
 async def test_stop_answers_a_permission_at_once_and_cancelled_comes_when_its_hook_is_dead(
     tmp_path: Path,
 ) -> None:

@@ -34,7 +34,7 @@ async def test_a_list_of_words_is_run_without_a_shell(tmp_path: Path) -> None:
     assert (await ran(tmp_path, ("echo", "$HOME", "a b"))).stdout == "$HOME a b\n"
 
 
-@pytest.mark.hazard("P15")
+@pytest.mark.hazard("P15.1")
 async def test_what_it_prints_is_bounded_and_it_never_waits_for_a_reader(tmp_path: Path) -> None:
     found = await ran(tmp_path, "yes | head -c 5000000; yes | head -c 5000000 >&2")
     assert (len(found.stdout), len(found.stderr), found.cut) == (OUTPUT, OUTPUT, True)

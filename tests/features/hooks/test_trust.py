@@ -149,7 +149,7 @@ def test_a_record_that_can_not_be_read_trusts_nothing_and_the_person_is_asked(
     assert (found.hooks, found.person_asked) == ((), True)
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.8")
 @pytest.mark.parametrize("where", ["home", "project"])
 def test_hooks_that_can_not_be_read_are_named_with_their_line_and_widen_nothing(
     place: Place, where: str

@@ -76,7 +76,7 @@ def test_a_permission_is_given_in_each_form_that_hooks_are_written_in(said: Any)
     assert printed(ASKED, said).permission is Permission.ALLOW
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.7")
 @pytest.mark.parametrize(
     ("said", "strictest"),
     [
@@ -102,7 +102,7 @@ def test_of_decisions_that_contradict_each_other_the_strictest_counts(
     assert printed(ASKED, said).permission is strictest
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.2")
 @pytest.mark.parametrize(
     "said",
     [
@@ -149,7 +149,7 @@ def test_what_is_not_understood_is_said(event: HookEvent, said: Any, problem: st
     assert printed(event, said) == Verdict(problem=problem)
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.7")
 @pytest.mark.parametrize("code", [1, 3, 127, 255])
 def test_a_hook_that_fails_has_said_nothing_whatever_it_printed(code: int) -> None:
     verdict = interpret(ASKED, Ran(code, json.dumps({"permissionDecision": "allow"}), "oh\nno"))
@@ -186,7 +186,7 @@ def test_exit_code_2_says_no_with_the_text_on_stderr(
     assert interpret(event, Ran(2, '{"permissionDecision": "allow"}', stderr)) == verdict
 
 
-@pytest.mark.hazard("C18")
+@pytest.mark.hazard("C18.7")
 @pytest.mark.parametrize(
     ("verdicts", "decision"),
     [

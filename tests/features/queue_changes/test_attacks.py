@@ -22,7 +22,7 @@ from tests.features.steering.test_words_that_join import running
 from tests.support.slow_disk import FailingDisk, SlowDisk, break_disk
 
 
-@pytest.mark.hazard("Q16", "Q9")
+@pytest.mark.hazard("Q16.8", "Q9")
 async def test_a_prompt_that_is_to_join_the_turn_while_it_is_moved_keeps_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +67,7 @@ async def test_changes_of_a_session_that_is_closed_meanwhile_are_answered(
     assert await left_over(here) == (["three", "one", "two"] if keeps else [])
 
 
-@pytest.mark.hazard("Q16", "K1")
+@pytest.mark.hazard("Q16.7", "K1")
 async def test_a_drop_that_can_not_be_synced_is_said_to_be_done_and_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +83,7 @@ async def test_a_drop_that_can_not_be_synced_is_said_to_be_done_and_not_on_disk(
         assert here.prompted == ["runs", "one"]
 
 
-@pytest.mark.hazard("Q16", "Q13")
+@pytest.mark.hazard("Q16.6", "Q13.11")
 @pytest.mark.parametrize("command", ["drop 3", "edit 3 x", "move 3 last"])
 async def test_a_change_that_can_not_be_written_changes_nothing(
     tmp_path: Path, command: str
@@ -106,7 +106,7 @@ async def left_over(here: Queued) -> list[str]:
         return [blocks[0]["text"] for blocks in held]
 
 
-@pytest.mark.hazard("Q16", "R12")
+@pytest.mark.hazard("Q16.8", "R12")
 async def test_a_move_keeps_the_places_of_those_that_can_not_be_moved_any_more(
     tmp_path: Path,
 ) -> None:
@@ -118,7 +118,7 @@ async def test_a_move_keeps_the_places_of_those_that_can_not_be_moved_any_more(
     assert await left_over(here) == ["three", "two", "one"]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.2")
 async def test_an_edit_in_words_keeps_the_images_of_the_edit_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +139,7 @@ async def test_an_edit_in_words_keeps_the_images_of_the_edit_before_it(
         ]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.5")
 async def test_left_over_words_do_not_run_before_their_edit_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +186,7 @@ async def test_changes_of_left_over_prompts_are_answered_when_the_session_is_clo
     assert await left_over(here) == (["one", "two", "three"] if disk is FailingDisk else changed)
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.8")
 async def test_a_prompt_that_was_moved_before_words_for_the_turn_can_be_moved_again(
     tmp_path: Path,
 ) -> None:
@@ -223,7 +223,7 @@ async def with_feedback(home: Path) -> AsyncIterator[Queued]:
         yield here
 
 
-@pytest.mark.hazard("Q16", "Q11")
+@pytest.mark.hazard("Q16", "Q11.1")
 async def test_a_prompt_is_answered_as_its_turn_ended_when_the_feedback_about_it_is_dropped(
     tmp_path: Path,
 ) -> None:
@@ -232,7 +232,7 @@ async def test_a_prompt_is_answered_as_its_turn_ended_when_the_feedback_about_it
         assert await here.editor.stop_reason(here.asked[0]) == "max_tokens"
 
 
-@pytest.mark.hazard("Q16", "Q11")
+@pytest.mark.hazard("Q16.10", "Q16.11", "Q11")
 @pytest.mark.parametrize("command", ["move 3 last", "move 2 before 3", "edit 3 x"])
 async def test_feedback_keeps_its_words_and_its_place_when_it_is_left_over(
     tmp_path: Path, command: str
@@ -278,7 +278,7 @@ async def test_words_that_the_agent_did_not_take_are_shown_as_they_were_edited(
         assert "second" in here.editor.texts(here.id)
 
 
-@pytest.mark.hazard("Q16", "K1")
+@pytest.mark.hazard("Q16.4", "K1")
 async def test_a_prompt_whose_hooks_run_is_dropped_on_disk_before_that_is_answered(
     tmp_path: Path,
 ) -> None:
@@ -295,7 +295,7 @@ async def test_a_prompt_whose_hooks_run_is_dropped_on_disk_before_that_is_answer
         assert here.prompted == []
 
 
-@pytest.mark.hazard("Q16", "C23")
+@pytest.mark.hazard("Q16.3", "C23")
 @pytest.mark.parametrize("in_words", [True, False])
 async def test_who_sent_a_prompt_that_another_client_drops_is_told_before_it_is_cancelled(
     tmp_path: Path, in_words: bool

@@ -101,7 +101,7 @@ async def left_over_queue(home: Path) -> AsyncIterator[Queued]:
 # --- in words ------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.1")
 async def test_the_queue_shows_numbers_that_prompts_keep_until_they_end(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         assert "- 2: one\n- 3: two\n- 4: three" in await here.says("/queue")
@@ -111,7 +111,7 @@ async def test_the_queue_shows_numbers_that_prompts_keep_until_they_end(tmp_path
         assert here.prompted == ["runs", "three", "one", "two"]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.2")
 async def test_a_prompt_is_moved_to_the_end(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         assert "Moved prompt 2" in await here.says("/queue move 2 last")
@@ -120,7 +120,7 @@ async def test_a_prompt_is_moved_to_the_end(tmp_path: Path) -> None:
         assert here.prompted == ["runs", "two", "three", "one"]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.2")
 @pytest.mark.parametrize(
     ("how", "order"),
     [
@@ -143,7 +143,7 @@ async def test_a_prompt_is_moved_first_last_or_behind_another(
         assert here.prompted == ["runs", *order]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.2")
 async def test_an_edit_replaces_the_texts_and_keeps_the_images(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         blocks = [*words("look"), IMAGE, *words("well")]
@@ -158,7 +158,7 @@ async def test_an_edit_replaces_the_texts_and_keeps_the_images(tmp_path: Path) -
         assert sent["prompt"] == [*words("look  twice"), IMAGE]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.3")
 async def test_edited_words_are_shown_to_the_client_that_sent_other_ones(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         await here.says("/queue edit 2 first")
@@ -168,7 +168,7 @@ async def test_edited_words_are_shown_to_the_client_that_sent_other_ones(tmp_pat
         assert "two" not in texts
 
 
-@pytest.mark.hazard("Q16", "Q9")
+@pytest.mark.hazard("Q16.13", "Q9")
 async def test_a_dropped_prompt_is_answered_cancelled_and_never_runs(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         assert await here.says("/queue drop 3") == "Dropped prompt 3."
@@ -177,7 +177,7 @@ async def test_a_dropped_prompt_is_answered_cancelled_and_never_runs(tmp_path: P
         assert here.prompted == ["runs", "one", "three"]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.9")
 @pytest.mark.parametrize(
     "command",
     [
@@ -204,7 +204,7 @@ async def test_a_number_that_has_begun_or_never_was_is_an_error_and_nothing_chan
         assert here.prompted == ["runs", "one", "two", "three"]
 
 
-@pytest.mark.hazard("Q16", "R12")
+@pytest.mark.hazard("Q16.2", "R12")
 async def test_what_is_left_over_can_be_edited_moved_and_dropped(tmp_path: Path) -> None:
     async with left_over_queue(tmp_path) as here:
         it, session_id = here.it, here.id
@@ -221,7 +221,7 @@ async def test_what_is_left_over_can_be_edited_moved_and_dropped(tmp_path: Path)
         assert here.prompted == ["three", "second"]
 
 
-@pytest.mark.hazard("Q16", "R12")
+@pytest.mark.hazard("Q16.14", "R12")
 async def test_the_next_bridge_has_the_order_and_the_words_that_were_answered(
     tmp_path: Path,
 ) -> None:
@@ -236,7 +236,7 @@ async def test_the_next_bridge_has_the_order_and_the_words_that_were_answered(
         assert [blocks[0]["text"] for blocks in held] == ["three", "first"]
 
 
-@pytest.mark.hazard("Q16", "R12")
+@pytest.mark.hazard("Q16.13", "R12")
 async def test_a_prompt_of_a_run_that_is_dropped_is_not_left_over_again(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         session_id = here.id
@@ -256,7 +256,7 @@ async def test_a_prompt_of_a_run_that_is_dropped_is_not_left_over_again(tmp_path
 # --- by methods, and by others -------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.2")
 async def test_the_methods_move_edit_and_drop_by_the_prompts_id(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         before = await here.id_of("one")
@@ -271,7 +271,7 @@ async def test_the_methods_move_edit_and_drop_by_the_prompts_id(tmp_path: Path) 
         assert here.it.agent.params("session/prompt")[-1]["prompt"] == [*words("first"), IMAGE]
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.3")
 async def test_a_client_is_told_what_another_one_changed_of_its_prompts(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         other = await here.it.attached(here.id)
@@ -282,7 +282,7 @@ async def test_a_client_is_told_what_another_one_changed_of_its_prompts(tmp_path
         await here.ends()
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.3")
 @pytest.mark.parametrize("queue", [False, True])
 async def test_a_move_is_said_to_a_client_that_is_not_told_the_order_anyway(
     tmp_path: Path, *, queue: bool
@@ -298,7 +298,7 @@ async def test_a_move_is_said_to_a_client_that_is_not_told_the_order_anyway(
         assert await other.stop_reason(asked) == "end_turn"
 
 
-@pytest.mark.hazard("Q16")
+@pytest.mark.hazard("Q16.2")
 async def test_an_observer_sees_the_queue_and_changes_nothing(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         looks = await here.it.attached(here.id, observer=True)
@@ -370,7 +370,7 @@ async def test_a_client_that_is_told_the_state_knows_a_turn_whose_words_were_edi
 # --- the disk ------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q16", "K1")
+@pytest.mark.hazard("Q16.5", "K1")
 async def test_neither_old_words_nor_the_old_order_run_while_a_change_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,7 +388,7 @@ async def test_neither_old_words_nor_the_old_order_run_while_a_change_is_written
         assert here.prompted == ["runs", "three", "one", "two"]
 
 
-@pytest.mark.hazard("Q16", "Q13")
+@pytest.mark.hazard("Q16.6", "Q13")
 @pytest.mark.parametrize("command", ["move 4 before 2", "edit 2 first"])
 async def test_a_change_that_can_not_be_synced_is_refused_and_leaves_all_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
@@ -419,7 +419,7 @@ async def test_the_oldest_for_a_stop_is_the_next_to_run(tmp_path: Path) -> None:
         assert here.prompted == ["one"]
 
 
-@pytest.mark.hazard("Q16", "Q15")
+@pytest.mark.hazard("Q16.12", "Q15")
 async def test_hooks_run_on_the_words_that_an_edit_gave(tmp_path: Path) -> None:
     log = tmp_path / "log"
     (tmp_path / "hooks.toml").write_text(

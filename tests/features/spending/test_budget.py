@@ -170,7 +170,7 @@ async def test_the_cancel_ends_the_turn_alone_and_its_open_question(
         assert waits not in here.answers()
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.5")
 async def test_words_that_were_to_join_the_turn_are_given_back_as_at_any_cancel(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -189,7 +189,7 @@ async def test_words_that_were_to_join_the_turn_are_given_back_as_at_any_cancel(
         assert agent.heard.count(SESSION_PROMPT) == 1
 
 
-@pytest.mark.hazard("C25")
+@pytest.mark.hazard("C25.8")
 async def test_what_the_agent_does_without_a_prompt_is_stopped_too(
     tmp_path: Path, clock: TurnedClock
 ) -> None:

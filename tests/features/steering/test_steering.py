@@ -31,7 +31,7 @@ async def stopped(home: Path, **more: Any) -> AsyncIterator[AtWork]:
         yield here
 
 
-@pytest.mark.hazard("C6", "C24")
+@pytest.mark.hazard("C6.2", "C24.3")
 @pytest.mark.parametrize("reload", ReloadAfterCancel)
 async def test_work_that_is_asked_for_after_a_stop_is_shown_asked_about_and_not_killed(
     tmp_path: Path, reload: ReloadAfterCancel
@@ -50,7 +50,7 @@ async def test_work_that_is_asked_for_after_a_stop_is_shown_asked_about_and_not_
         assert len(here.it.agent.processes) == processes
 
 
-@pytest.mark.hazard("C6", "C24")
+@pytest.mark.hazard("C6.2", "C24.2")
 async def test_work_that_a_notification_of_the_agents_own_asks_for_is_shown_and_not_killed(
     tmp_path: Path,
 ) -> None:
@@ -64,7 +64,7 @@ async def test_work_that_a_notification_of_the_agents_own_asks_for_is_shown_and_
         assert len(here.it.agent.processes) == 1
 
 
-@pytest.mark.hazard("C6", "C15")
+@pytest.mark.hazard("C6.2", "C15")
 async def test_such_work_can_be_stopped_and_what_comes_after_that_is_a_leak(tmp_path: Path) -> None:
     async with stopped(tmp_path, work_silence=0.01) as here:
         await here.steers()
@@ -94,7 +94,7 @@ async def test_a_stop_where_nothing_was_asked_for_reaches_no_agent(tmp_path: Pat
         assert here.cancels == before
 
 
-@pytest.mark.hazard("C23", "C24", "V1")
+@pytest.mark.hazard("C23.1", "C24.3", "V1")
 @pytest.mark.parametrize("kind", ["request", "notification"])
 async def test_work_that_another_client_asks_for_is_shown_to_the_one_that_stopped_before_a_question(
     tmp_path: Path, kind: str

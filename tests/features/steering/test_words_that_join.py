@@ -133,7 +133,7 @@ async def test_it_is_advertised_for_every_agent(tmp_path: Path) -> None:
         assert answer["_meta"]["steering"] == {"supported": True}
 
 
-@pytest.mark.hazard("Q15", "K1")
+@pytest.mark.hazard("Q15.12", "K1")
 async def test_a_prompt_that_steers_joins_the_turn_and_is_answered_with_its_end(
     tmp_path: Path,
 ) -> None:
@@ -194,7 +194,7 @@ async def test_without_a_turn_words_that_are_for_one_only_are_not_taken(tmp_path
         assert here.prompted == ["runs"]
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.4")
 async def test_words_for_one_turn_only_are_not_run_if_it_ends_without_them(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
@@ -270,7 +270,7 @@ async def test_another_idle_behaviour_and_empty_words_are_refused(tmp_path: Path
         assert here.steered == []
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.4")
 async def test_words_for_an_agent_that_takes_none_run_before_all_that_waits(
     tmp_path: Path,
 ) -> None:
@@ -287,7 +287,7 @@ async def test_words_for_an_agent_that_takes_none_run_before_all_that_waits(
         assert here.steered == []
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.4")
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -312,7 +312,7 @@ async def test_words_that_the_agent_did_not_take_are_the_next_to_run(
         assert here.prompted == ["runs", "mine", "waits"]
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.9")
 async def test_words_after_which_the_turn_showed_nothing_are_left_over_and_not_sent_again(
     tmp_path: Path,
 ) -> None:
@@ -330,7 +330,7 @@ async def test_words_after_which_the_turn_showed_nothing_are_left_over_and_not_s
         assert ": lost (perhaps not read)" in "".join(here.it.editor.texts(here.id))
 
 
-@pytest.mark.hazard("Q15", "C1")
+@pytest.mark.hazard("Q15.5", "Q15.6", "C1")
 async def test_a_stop_before_the_words_landed_gives_them_back_and_never_runs_them(
     tmp_path: Path,
 ) -> None:
@@ -365,7 +365,7 @@ async def test_a_stop_of_the_turn_ends_words_that_another_client_had_sent_into_i
         assert await other.stop_reason(joined) == "cancelled"
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.3")
 async def test_words_wait_while_the_user_is_asked_something(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         call = {"toolCallId": "edit", "title": "Edit x"}
@@ -378,7 +378,7 @@ async def test_words_wait_while_the_user_is_asked_something(tmp_path: Path) -> N
         await until(lambda: here.steered == ["later"])
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.3")
 async def test_words_wait_while_the_session_is_on_hold(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
@@ -388,7 +388,7 @@ async def test_words_wait_while_the_session_is_on_hold(tmp_path: Path) -> None:
         await until(lambda: here.steered == ["later"])
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.2")
 async def test_words_are_sent_one_after_the_other_in_the_order_of_reading(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         landing = here.it.agent.stops_at(STEER)
@@ -416,7 +416,7 @@ async def test_a_cancel_of_its_request_takes_words_back_until_they_are_sent(tmp_
         assert (here.steered, here.prompted) == ([], ["runs"])
 
 
-@pytest.mark.hazard("Q15", "P4")
+@pytest.mark.hazard("Q15.10", "Q15.11", "P4")
 async def test_at_the_agents_death_sent_words_end_with_the_turn_and_others_are_left_over(
     tmp_path: Path,
 ) -> None:
@@ -432,7 +432,7 @@ async def test_at_the_agents_death_sent_words_end_with_the_turn_and_others_are_l
         assert here.steered == ["sent"]
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.1")
 async def test_words_that_are_left_over_before_they_are_synced_are_answered_and_not_accepted_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,7 +452,7 @@ async def test_words_that_are_left_over_before_they_are_synced_are_answered_and_
         assert here.left_over() == ["waits"]
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.11")
 async def test_at_the_agents_death_who_asked_by_the_method_is_told_what_may_run_yet(
     tmp_path: Path,
 ) -> None:
@@ -503,7 +503,7 @@ async def test_words_of_the_method_that_run_as_a_turn_are_not_shown_to_who_sent_
         assert "mine" in other.texts(here.id)
 
 
-@pytest.mark.hazard("Q15", "Q6")
+@pytest.mark.hazard("Q15", "Q6.1")
 async def test_a_turn_with_words_that_joined_it_is_said_once_to_be_interrupted(
     tmp_path: Path,
 ) -> None:
@@ -517,7 +517,7 @@ async def test_a_turn_with_words_that_joined_it_is_said_once_to_be_interrupted(
         assert "".join(it.editor.texts(session_id)).count("Interrupted") == 1
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15.9")
 async def test_the_next_bridge_knows_which_words_were_perhaps_not_read(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         asked = here.steers("lost")
@@ -533,7 +533,7 @@ async def test_the_next_bridge_knows_which_words_were_perhaps_not_read(tmp_path:
         assert ": lost (perhaps not read)" in it.editor.texts(session_id)[-1]
 
 
-@pytest.mark.hazard("Q15", "Q6")
+@pytest.mark.hazard("Q15.9", "Q6")
 async def test_words_that_the_agent_has_not_answered_when_all_ends_are_left_over(
     tmp_path: Path,
 ) -> None:

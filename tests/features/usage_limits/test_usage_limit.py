@@ -396,7 +396,7 @@ async def test_when_what_was_held_is_cancelled_the_hold_ends_and_the_next_prompt
         assert agent_trouble.LIMIT_RESET not in here.texts()
 
 
-@pytest.mark.hazard("C23")
+@pytest.mark.hazard("C23.1")
 async def test_what_goes_on_by_itself_after_a_cancelled_turn_is_shown_to_its_client(
     tmp_path: Path, clock: TurnedClock, wall: Wall
 ) -> None:

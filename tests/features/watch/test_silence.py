@@ -293,7 +293,7 @@ async def test_an_agent_that_ends_its_turn_or_dies_is_not_called_silent(
         assert said(here) == []
 
 
-@pytest.mark.hazard("C26", "C3", "C10")
+@pytest.mark.hazard("C26.6", "C26.8", "C3", "C10")
 async def test_a_turn_that_is_silent_for_too_long_is_cancelled_and_what_waits_runs(
     tmp_path: Path, below: Below, clock: TurnedClock
 ) -> None:
@@ -316,7 +316,7 @@ async def test_a_turn_that_is_silent_for_too_long_is_cancelled_and_what_waits_ru
         assert agent.heard.count(SESSION_CANCEL) == 1
 
 
-@pytest.mark.hazard("C26", "C8")
+@pytest.mark.hazard("C26.6", "C8.1")
 async def test_an_agent_that_is_deaf_to_that_cancel_is_killed_and_reloaded(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -332,7 +332,7 @@ async def test_an_agent_that_is_deaf_to_that_cancel_is_killed_and_reloaded(
         assert await here.answered(more) == DONE
 
 
-@pytest.mark.hazard("C26")
+@pytest.mark.hazard("C26.7")
 @pytest.mark.parametrize("what", ["computes", "a new process", "a call", "unseen", "progress"])
 async def test_a_turn_in_which_something_can_be_at_work_is_not_cancelled(
     tmp_path: Path, below: Below, clock: TurnedClock, what: str
@@ -364,7 +364,7 @@ async def test_a_turn_in_which_something_can_be_at_work_is_not_cancelled(
         assert await here.answered(asked) == DONE
 
 
-@pytest.mark.hazard("C26")
+@pytest.mark.hazard("C26.7")
 async def test_the_time_begins_anew_when_what_has_computed_stops(
     tmp_path: Path, below: Below, clock: TurnedClock
 ) -> None:

@@ -155,7 +155,7 @@ async def test_a_client_cancels_a_subagent_whose_agent_lets_it(
 # --- a Stop --------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C16", "C6")
+@pytest.mark.hazard("C16", "C6.1")
 async def test_a_stop_cancels_subagents_and_what_they_say_afterwards_reaches_nobody(
     tmp_path: Path,
 ) -> None:
@@ -182,7 +182,7 @@ async def test_a_stop_cancels_subagents_and_what_they_say_afterwards_reaches_nob
         assert here.it.agent.processes == [here.process]
 
 
-@pytest.mark.hazard("C6")
+@pytest.mark.hazard("C6.2")
 async def test_a_subagent_that_begins_work_after_a_stop_leaks(tmp_path: Path) -> None:
     async with at_work(tmp_path, drain_timeout=5) as here:
         here.begins(capabilities=CANCEL)

@@ -38,7 +38,7 @@ def shown(said: Said, home: Path, session_id: str) -> list[Any]:
     return [{**json.loads(line), "sessionId": ""} for line in out.splitlines()]
 
 
-@pytest.mark.hazard("K10")
+@pytest.mark.hazard("K10.4")
 async def test_an_exported_session_is_imported_elsewhere_under_a_new_id_and_folder_each_time(
     said: Said, taken: Taken, journal: Journal, tmp_path: Path
 ) -> None:

@@ -180,7 +180,7 @@ def test_to_delete_what_sleeps_its_agent_is_needed(bridge: Bridge, said: Said) -
     assert said("delete", "bcd", "--", "gemini")[0] == 2
 
 
-@pytest.mark.hazard("Q14")
+@pytest.mark.hazard("Q14.3")
 @pytest.mark.parametrize("terminals", ["", "stdin", "stdout"])
 def test_without_a_terminal_nothing_is_deleted_unless_yes_was_said(
     bridge: Bridge, said: Said, monkeypatch: pytest.MonkeyPatch, terminals: str
@@ -362,7 +362,7 @@ def test_the_home_is_an_option_too(bridge: Bridge, said: Said, tmp_path: Path) -
     assert live_commands.PATIENCE > live.SEARCH
 
 
-@pytest.mark.hazard("Q14")
+@pytest.mark.hazard("Q14.2")
 @pytest.mark.parametrize(("typed", "options"), [(b"y\n", []), (b"no\n", []), (b"", ["--yes"])])
 def test_at_a_terminal_a_deletion_is_asked_for_unless_yes_was_said(
     bridge: Bridge,

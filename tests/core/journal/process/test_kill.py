@@ -44,7 +44,7 @@ def words_until(told: IO[str], number: int) -> list[str]:
     return words
 
 
-@pytest.mark.hazard("K1", "K2", "Q6", "R12")
+@pytest.mark.hazard("K1.3", "K2", "Q6", "R12")
 @pytest.mark.parametrize("count", [1, 299, 310, 2222])
 async def test_all_that_a_killed_writer_had_committed_is_there(home: Path, count: int) -> None:
     with writer(home, "s", "stream") as told:
