@@ -85,7 +85,7 @@ async def test_a_bridge_does_not_outlive_a_killed_command_whose_agent_wants_to_h
         await gone(bridge, within=SECONDS)
 
 
-@pytest.mark.hazard("S15", "V6")
+@pytest.mark.hazard("S15", "V6.4")
 @pytest.mark.parametrize("options", [[], ["--no-listen"]])
 async def test_an_orphan_of_a_stopped_bridge_without_a_run_file_can_not_join_another(
     field: Field, options: list[str]
@@ -105,7 +105,7 @@ async def test_an_orphan_of_a_stopped_bridge_without_a_run_file_can_not_join_ano
             assert "agents and what they start" in result.read_text()
 
 
-@pytest.mark.hazard("S15", "S25", "V6", "C18")
+@pytest.mark.hazard("S15", "S25", "V6.4", "C18")
 @pytest.mark.parametrize("way", ["socket", "namespace", "command"])
 async def test_what_outlives_its_guard_and_bridge_can_not_answer_in_the_bridge_that_is_next(
     field: Field, way: str
@@ -134,7 +134,7 @@ async def test_what_outlives_its_guard_and_bridge_can_not_answer_in_the_bridge_t
         assert "reject_once" in second.text()
 
 
-@pytest.mark.hazard("S16", "V6")
+@pytest.mark.hazard("S16", "V6.2")
 async def test_an_agent_can_not_pose_as_the_bridge_of_its_session(field: Field) -> None:
     heard = field.folder / "heard"
     async with field.bridge() as client:
@@ -182,7 +182,7 @@ async def test_an_agent_can_not_answer_in_the_place_of_a_hook(field: Field) -> N
     assert "reject_once" in said
 
 
-@pytest.mark.hazard("S5", "V6")
+@pytest.mark.hazard("S5", "V6.8")
 async def test_what_an_agent_says_does_not_pass_for_the_bridge_s_words(field: Field) -> None:
     async with field.bridge() as client:
         before = len(client.recording)

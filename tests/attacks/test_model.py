@@ -175,7 +175,7 @@ async def test_a_tool_of_an_mcp_server_is_asked_for_and_nothing_of_the_server_st
         await gone(pid)
 
 
-@pytest.mark.hazard("S22", "R13")
+@pytest.mark.hazard("S22", "R13.5")
 async def test_a_mode_that_asks_less_is_not_brought_back_by_what_a_command_has_written(
     field: Field, provider: Provider
 ) -> None:
@@ -219,7 +219,7 @@ async def exchanging(one: Path, other: Path) -> AsyncIterator[None]:
             exchange.kill()
 
 
-@pytest.mark.hazard("S23", "V9")
+@pytest.mark.hazard("S23", "V9.9")
 async def test_no_tool_follows_a_folder_that_becomes_a_link_while_it_works(
     field: Field, provider: Provider
 ) -> None:

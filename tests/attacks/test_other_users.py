@@ -93,7 +93,7 @@ async def test_another_user_can_neither_look_into_the_data_folder_nor_read_a_fil
         assert stranger(TOUCHING, *map(str, files)) == ""
 
 
-@pytest.mark.hazard("S4", "V6")
+@pytest.mark.hazard("S4", "V6.1", "V6.5")
 async def test_another_user_can_not_connect_even_where_somebody_has_opened_socket_and_folder(
     field: Field,
 ) -> None:

@@ -149,7 +149,7 @@ async def target(field: Field) -> AsyncIterator[Target]:
         yield found
 
 
-@pytest.mark.hazard("S28", "V6", "N1")
+@pytest.mark.hazard("S28", "V6", "N1.11")
 @pytest.mark.parametrize("code", [ITSELF, PRIVATE, DAEMON], ids=["itself", "private", "daemon"])
 async def test_an_agent_does_not_come_in_with_a_stolen_token(target: Target, code: str) -> None:
     said = target.attack(code)
@@ -217,7 +217,7 @@ async def test_an_agent_can_use_no_command_at_a_server_though_the_user_has_logge
     assert "an agent can't do that" in said
 
 
-@pytest.mark.hazard("S29", "N1")
+@pytest.mark.hazard("S29", "N1.11")
 async def test_another_user_does_not_come_in_with_a_stolen_token(target: Target) -> None:
     code = ITSELF.replace("import os, socket, sys", "")  # which a stranger's code has
     said = stranger(code, target.port, target.token)
@@ -225,7 +225,7 @@ async def test_another_user_does_not_come_in_with_a_stolen_token(target: Target)
     assert "only the user of this acp-bridge may connect" in said
 
 
-@pytest.mark.hazard("S30", "N1")
+@pytest.mark.hazard("S30", "N1.8")
 @pytest.mark.parametrize(
     "more",
     [

@@ -59,7 +59,7 @@ async def test_no_escape_sequence_of_an_agent_reaches_a_terminal(field: Field) -
                 assert HARMFUL.search(there.seen) is None
 
 
-@pytest.mark.hazard("S12", "V9")
+@pytest.mark.hazard("S12", "V9.3")
 async def test_a_harmless_title_hides_no_command_wherever_the_question_is_shown(
     field: Field,
 ) -> None:
@@ -77,7 +77,7 @@ async def test_a_harmless_title_hides_no_command_wherever_the_question_is_shown(
                 await there.sees("rm -rf ~/src")
 
 
-@pytest.mark.hazard("S13", "V9")
+@pytest.mark.hazard("S13", "V9.8")
 async def test_a_yes_is_none_for_a_command_that_the_agent_exchanges_while_it_is_shown(
     field: Field,
 ) -> None:

@@ -25,7 +25,7 @@ async def command(stack: Stack, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-@pytest.mark.hazard("R13")
+@pytest.mark.hazard("R13.6")
 @pytest.mark.parametrize("redacted", [False, True])
 async def test_the_model_is_given_what_was_said_in_the_exported_session_and_no_right_comes_along(
     stack: Stack, redacted: bool

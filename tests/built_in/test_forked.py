@@ -69,7 +69,7 @@ async def test_a_forked_agent_that_ignores_the_cancel_is_killed_and_forked_anew(
         assert FORK_PARENT in command_line(new)
 
 
-@pytest.mark.hazard("F2", "P3")
+@pytest.mark.hazard("F2.1", "P3")
 async def test_sessions_outlive_the_parent_and_the_next_one_starts_all_the_same(
     stack: Stack,
 ) -> None:

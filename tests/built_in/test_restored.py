@@ -311,7 +311,7 @@ async def test_without_a_key_the_session_is_shown_and_a_key_given_later_is_used(
     assert results(last.body) == []
 
 
-@pytest.mark.hazard("R13")
+@pytest.mark.hazard("R13.5")
 @pytest.mark.parametrize("chosen", [False, True], ids=["forged", "chosen"])
 async def test_a_mode_that_asks_less_comes_back_by_the_user_s_word_and_not_by_the_record(
     stack: Stack, chosen: bool

@@ -32,7 +32,7 @@ async def test_a_provider_that_takes_no_more_holds_what_waits_until_go_and_its_r
         assert conversation(stack.provider.requests[-1].body)[-1] == "user: two"
 
 
-@pytest.mark.hazard("R12")
+@pytest.mark.hazard("R12.1")
 async def test_what_was_to_go_on_by_itself_is_left_over_when_its_bridge_has_ended(
     stack: Stack,
 ) -> None:

@@ -64,7 +64,7 @@ async def has_left(kept: Kept, tape: Tape, session: str, script: str) -> None:
     await kept.end()
 
 
-@pytest.mark.hazard("V7")
+@pytest.mark.hazard("V7.1", "V7.2", "V7.3")
 @pytest.mark.parametrize(
     ("script", "way"),
     [(TYPESCRIPT, way) for way in BY_CLIENT] + [(PYTHON, way) for way in BY_CLIENT[1:]],
@@ -102,7 +102,7 @@ def alone(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.hazard("V7")
+@pytest.mark.hazard("V7.1")
 @pytest.mark.parametrize("script", [TYPESCRIPT, PYTHON])
 @pytest.mark.parametrize("kill", [by_group, by_tree, from_the_top, alone])
 async def test_a_client_that_is_killed_with_what_it_has_started_loses_nothing(

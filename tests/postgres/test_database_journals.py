@@ -74,7 +74,7 @@ def test_all_clients_have_the_same_whenever_they_came(
     played(test_transcripts.play, events, server)
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.1")
 @_EXAMPLES
 @given(
     events=st.lists(st.tuples(st.sampled_from(test_lagging.EVENTS), Numbers, TEXTS), max_size=25)

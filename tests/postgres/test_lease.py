@@ -67,7 +67,7 @@ async def is_true(look: Any) -> None:
     await until(look, 12)
 
 
-@pytest.mark.hazard("N3")
+@pytest.mark.hazard("N3.9")
 @pytest.mark.parametrize(
     "takes",
     [
@@ -92,7 +92,7 @@ async def test_a_bridge_that_writes_nothing_learns_that_a_session_is_not_its_own
             session.look()
 
 
-@pytest.mark.hazard("N3")
+@pytest.mark.hazard("N3.11")
 async def test_each_open_session_is_taken_again_when_the_lease_was_found_over(
     database: DatabaseUrl, tmp_path: Path, base: Base
 ) -> None:
@@ -107,7 +107,7 @@ async def test_each_open_session_is_taken_again_when_the_lease_was_found_over(
         assert base.execute("SELECT count(*) FROM acp_bridge.bridges") == [(2,)]
 
 
-@pytest.mark.hazard("N3", "P1")
+@pytest.mark.hazard("N3.11", "P1")
 async def test_guards_get_no_later_deadline_before_it_is_known_who_has_each_session(
     database: DatabaseUrl, tmp_path: Path, base: Base
 ) -> None:

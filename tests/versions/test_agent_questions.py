@@ -123,7 +123,7 @@ _SRC = {"operation": "modify", "path": "/w/src/a"}
         "/etc/x",
     ],
 )
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1.1")
 def test_an_edit_with_a_change_that_is_not_understood_is_allowed_by_no_rule(odd: Any) -> None:
     assert call_of(asked_for_edit([_SRC]), ["edit"]).tool is Tool.EDIT
     call = call_of(asked_for_edit([_SRC, odd]), ["edit"])

@@ -22,7 +22,7 @@ from tests.core.session.test_from_agent import update
 pytestmark = pytest.mark.usefixtures("no_errors")
 
 
-@pytest.mark.hazard("T3", "X1")
+@pytest.mark.hazard("T3", "X1.8")
 async def test_what_version_1_can_not_say_of_an_update_is_recorded_beside_it_for_version_2(
     tmp_path: Path,
 ) -> None:

@@ -40,7 +40,7 @@ async def test_a_stop_of_version_2_for_a_prompt_that_is_not_known_withdraws_no_o
         assert it.editor.states(name) == ["running", "idle/end_turn"] * 2
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.3")
 async def test_one_of_version_2_is_told_each_turn_and_its_end(tmp_path: Path) -> None:
     async with slow(tmp_path) as here:
         client = V2Editor()

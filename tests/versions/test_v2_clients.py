@@ -24,7 +24,7 @@ async def test_initialize_is_answered_in_the_version_that_was_asked_for(tmp_path
         assert "agentCapabilities" not in answer
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.2", "X3.1")
 async def test_a_prompt_is_answered_when_its_turn_begins_and_the_turn_ends_with_one_idle(
     tmp_path: Path,
 ) -> None:
@@ -45,7 +45,7 @@ async def test_a_prompt_is_answered_when_its_turn_begins_and_the_turn_ends_with_
         assert it.editor.states(session) == ["running", "idle/end_turn"]
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.1")
 async def test_three_prompts_run_in_order_each_with_its_own_idle(tmp_path: Path) -> None:
     async with v2_bench(tmp_path) as it:
         session = await it.new()
@@ -112,7 +112,7 @@ async def test_a_command_of_the_bridge_is_a_turn_of_its_own(tmp_path: Path) -> N
         assert it.editor.states(session) == ["running", "idle/end_turn"]
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.5", "X3.6")
 async def test_a_replay_ends_with_its_mark_then_the_state_then_the_answer(tmp_path: Path) -> None:
     async with v2_bench(tmp_path) as it:
         session = await it.new()
@@ -128,7 +128,7 @@ async def test_a_replay_ends_with_its_mark_then_the_state_then_the_answer(tmp_pa
         assert "result" in it.editor.messages[-1]
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.5")
 async def test_a_resume_without_a_replay_says_the_state_and_no_mark(tmp_path: Path) -> None:
     async with v2_bench(tmp_path) as it:
         session = await it.new()
@@ -146,7 +146,7 @@ async def test_a_cursor_that_is_not_known_is_refused(tmp_path: Path) -> None:
         assert (await it.editor.refused("session/resume", params)).code == -32602
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.4")
 async def test_who_comes_while_a_turn_runs_is_told_that_it_runs_and_how_it_ends(
     tmp_path: Path,
 ) -> None:
@@ -163,7 +163,7 @@ async def test_who_comes_while_a_turn_runs_is_told_that_it_runs_and_how_it_ends(
         assert second.states(session) == ["running", "idle/end_turn"]
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.3")
 async def test_another_client_s_turn_has_its_words_its_states_and_its_stop_reason(
     tmp_path: Path,
 ) -> None:
@@ -186,7 +186,7 @@ async def test_another_client_s_turn_has_its_words_its_states_and_its_stop_reaso
         assert it.editor.states(session) == ["running", "idle/cancelled"]
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.1")
 async def test_a_client_of_version_1_gets_no_word_of_version_2(tmp_path: Path) -> None:
     async with v2_bench(tmp_path) as it:
         session = await it.new()
@@ -198,7 +198,7 @@ async def test_a_client_of_version_1_gets_no_word_of_version_2(tmp_path: Path) -
         assert not [each for each in old.messages if "_acp_bridge" in str(each.get("method"))]
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.1")
 @pytest.mark.parametrize(
     "method", ["session/load", "authenticate", "logout", "session/set_mode", "session/set_model"]
 )
@@ -248,7 +248,7 @@ def steers(it: V2Bench, session: str) -> Any:
     return it.editor.send("session/prompt", {"sessionId": session, "prompt": [block], **own})
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.1")
 async def test_words_that_join_a_turn_make_no_second_end_of_it(tmp_path: Path) -> None:
     agent = that_takes_words()
     gate = agent.stops_at("session/prompt")

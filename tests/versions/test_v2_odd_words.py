@@ -75,7 +75,7 @@ async def test_an_initialize_that_is_refused_asks_for_nothing(tmp_path: Path) ->
         assert it.editor.asked("_acp_bridge/state") == []
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.6")
 @pytest.mark.hazard("X3")
 async def test_an_agent_of_version_1_that_uses_words_of_version_2_says_nothing_by_them(
     tmp_path: Path,

@@ -235,7 +235,7 @@ async def test_commands_and_plans_have_the_form_of_version_2(tmp_path: Path) -> 
 # --- the bridge's own -------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.9")
 async def test_what_the_bridge_says_of_its_own_comes_to_who_has_asked_for_it(
     tmp_path: Path,
 ) -> None:

@@ -89,7 +89,7 @@ async def shown(home: Path) -> AsyncIterator[Shown]:
         yield Shown(it, agent, client, session)
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.7")
 @pytest.mark.parametrize("whose", ["mine", "another's"])
 async def test_a_turn_that_ends_behind_a_replay_has_its_end_behind_its_words(
     tmp_path: Path, whose: str
@@ -148,7 +148,7 @@ async def test_the_words_of_a_prompt_that_waits_behind_anothers_turn_are_shown_o
         await until(lambda: here.told()[-2:] == ["two ends", "idle/end_turn"])
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.7")
 @pytest.mark.parametrize("whose", ["mine", "another's"])
 async def test_a_turn_that_ends_while_three_resumes_wait_has_one_end_behind_the_last_replay(
     tmp_path: Path, whose: str

@@ -76,7 +76,7 @@ async def test_each_subagent_is_announced_and_says_in_its_own_session_where_it_s
         await here.end()
 
 
-@pytest.mark.hazard("X3")
+@pytest.mark.hazard("X3.9")
 async def test_a_subagent_s_work_ends_once_however_often_that_is_told(tmp_path: Path) -> None:
     async with at_work(tmp_path) as (it, here):
         for state in (DONE, RUNS, RUNS, DONE, DONE, RUNS, DONE, DONE):
@@ -89,7 +89,7 @@ async def test_a_subagent_s_work_ends_once_however_often_that_is_told(tmp_path: 
         await here.end()
 
 
-@pytest.mark.hazard("X3", "R1")
+@pytest.mark.hazard("X3.9", "R1")
 async def test_a_replay_has_each_subagent_with_its_end_and_where_it_stands(tmp_path: Path) -> None:
     async with at_work(tmp_path) as (it, here):
         kid, grandkid = f"{here.id}:1", f"{here.id}:2"

@@ -230,7 +230,7 @@ async def line_to(port: int) -> AsyncIterator[Line]:
             yield line
 
 
-@pytest.mark.hazard("N2", "X2")
+@pytest.mark.hazard("N2.1", "X2")
 async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_word_once(
     world: World, tmp_path: Path
 ) -> None:
@@ -271,7 +271,7 @@ async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_wo
         assert line.count >= 4
 
 
-@pytest.mark.hazard("N2", "X2")
+@pytest.mark.hazard("N2.1", "X2")
 @pytest.mark.parametrize("seed", range(2))
 async def test_cut_after_any_byte_every_word_is_shown_once(
     world: World, tmp_path: Path, seed: int

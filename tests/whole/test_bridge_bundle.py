@@ -32,7 +32,7 @@ async def exported(world: World, agent: Sequence[str], file: str) -> str:
     return next(str(each["cursor"]) for each in own if "cursor" in each)
 
 
-@pytest.mark.hazard("R12", "R13", "K10", "N5")
+@pytest.mark.hazard("R12", "R13.6", "R13.7", "K10", "N5")
 async def test_an_imported_session_is_shown_its_agent_is_given_it_and_what_waited_is_held(
     world: World,
 ) -> None:

@@ -187,7 +187,7 @@ async def test_a_cancel_while_the_replacement_loads_stops_the_next_prompt_and_no
     assert len(world.log.pids()) == 2
 
 
-@pytest.mark.hazard("R9")
+@pytest.mark.hazard("R9.3")
 async def test_settings_pass_while_a_turn_runs_and_wait_while_a_process_comes(
     world: World,
 ) -> None:

@@ -49,7 +49,7 @@ def interrupted(updates: list[Message], open_card: str) -> list[Message]:
     return rest
 
 
-@pytest.mark.hazard("K1.3", "Q5", "Q6", "R12", "C16", "P1", "P2")
+@pytest.mark.hazard("K1.3", "Q5", "Q6", "R12.1", "C16", "P1", "P2")
 @pytest.mark.parametrize("how", ENDS)
 async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_left_over(
     world: World, how: str, tmp_path: Path
@@ -114,7 +114,7 @@ async def queue(client: RecordingClient, words: str = "") -> str:
     return client.text(since=seen)
 
 
-@pytest.mark.hazard("R12", "Q5.2", "Q7")
+@pytest.mark.hazard("R12.3", "Q5.2", "Q7")
 async def test_left_over_prompts_are_listed_dropped_and_run_on_the_users_word(world: World) -> None:
     world.repeats = True  # the same text in two prompts
     session = await left_over_session(world, "one", "two", "three", "four")
@@ -157,7 +157,7 @@ async def test_left_over_prompts_are_listed_dropped_and_run_on_the_users_word(wo
         ]
 
 
-@pytest.mark.hazard("R12", "C3")
+@pytest.mark.hazard("R12.4", "C3")
 async def test_stop_reaches_the_left_over_prompts_that_run_and_the_rest_is_left_over_again(
     world: World,
 ) -> None:

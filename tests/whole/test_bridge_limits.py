@@ -150,7 +150,7 @@ async def test_an_agent_that_was_not_read_for_its_client_is_read_again_after_a_c
     assert len(world.log.pids()) == 1
 
 
-@pytest.mark.hazard("R6", "R1")
+@pytest.mark.hazard("R6.2", "R1")
 async def test_a_history_larger_than_what_may_wait_loads_in_bounded_memory(world: World) -> None:
     async with world.bridge() as client:
         await client.prompt("")

@@ -26,7 +26,7 @@ async def replay(client: RecordingClient, session_id: str, cwd: Path) -> list[Me
     return joined(before)
 
 
-@pytest.mark.hazard("R1", "R7", "K1.3")
+@pytest.mark.hazard("R1.1", "R1.3", "R1.4", "R7.1", "K1.3")
 async def test_loading_shows_the_same_each_time_before_the_response_and_changes_nothing(
     world: World,
 ) -> None:
@@ -55,7 +55,7 @@ def _without_terminal(update: Message) -> Message:
     return {**update, "content": []} if "terminalId" in str(update) else update
 
 
-@pytest.mark.hazard("R4", "R1", "T2")
+@pytest.mark.hazard("R4.1", "R4.2", "R1", "T2")
 async def test_loading_a_live_session_attaches_to_its_turn_and_cancel_still_works(
     world: World,
 ) -> None:
@@ -79,7 +79,7 @@ async def test_loading_a_live_session_attaches_to_its_turn_and_cancel_still_work
     assert len(world.log.pids()) == 1
 
 
-@pytest.mark.hazard("R5")
+@pytest.mark.hazard("R5.2", "R5.3")
 async def test_a_load_applies_its_roots_and_servers_at_idle_and_refuses_another_folder(
     world: World,
 ) -> None:
@@ -133,7 +133,7 @@ async def test_the_same_folder_written_otherwise_is_the_same(world: World, writt
     assert len(world.log.pids()) == 1
 
 
-@pytest.mark.hazard("R2", "R3")
+@pytest.mark.hazard("R2.1", "R3")
 async def test_an_unknown_session_is_an_error_whatever_is_asked_of_it(world: World) -> None:
     async with world.inside() as client:
         unknown: Message = {"sessionId": NO_SUCH}
@@ -152,7 +152,7 @@ async def test_an_unknown_session_is_an_error_whatever_is_asked_of_it(world: Wor
     assert len(world.log.received("session/new")) == 1
 
 
-@pytest.mark.hazard("R3", "K2")
+@pytest.mark.hazard("R3.1", "K2")
 async def test_a_load_that_fails_is_visible_and_hurts_no_other_session(world: World) -> None:
     async with world.inside() as client:
         await client.prompt("say one")
@@ -174,7 +174,7 @@ async def test_a_load_that_fails_is_visible_and_hurts_no_other_session(world: Wo
         assert client.texts(broken) == ["one"]
 
 
-@pytest.mark.hazard("R8", "R3")
+@pytest.mark.hazard("R8.2", "R3")
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_a_session_of_another_agent_is_refused_by_name_and_stays_as_it_was(
     world: World, method: str

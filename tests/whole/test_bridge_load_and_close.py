@@ -73,7 +73,7 @@ async def test_a_load_that_comes_while_another_waits_its_turn_is_replayed_alone(
         ]
 
 
-@pytest.mark.hazard("Q8", "R3")
+@pytest.mark.hazard("Q8", "R3.2")
 async def test_a_session_goes_on_after_a_replay_that_the_client_gave_up(world: World) -> None:
     async with world.inside(session=False, client_limit=1) as client:
         client.session_id = await keep_long_session(world)
@@ -90,7 +90,7 @@ async def test_a_session_goes_on_after_a_replay_that_the_client_gave_up(world: W
         assert client.texts(since=seen) == ["one"]
 
 
-@pytest.mark.hazard("Q8", "R3")
+@pytest.mark.hazard("Q8", "R3.2")
 async def test_a_session_goes_on_after_a_replay_that_the_journal_broke_off(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +219,7 @@ async def is_deleted_under(world: World, client: RecordingClient, load: int, del
     await fails(client, "session/load", -32002, **setup(client, world))
 
 
-@pytest.mark.hazard("Q9", "K6", "R2")
+@pytest.mark.hazard("Q9", "K6", "R2.1")
 async def test_a_load_that_reads_while_the_session_is_deleted_says_that_it_is_unknown(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ def session_cancel(id, params):
 """
 
 
-@pytest.mark.hazard("R10")
+@pytest.mark.hazard("R10.1")
 @pytest.mark.parametrize("first", ["fail", "wait"])
 async def test_a_session_whose_only_turns_failed_or_were_cancelled_goes_on_after_a_death(
     world: World, first: str
@@ -78,7 +78,7 @@ def session_prompt(id, params):
 """
 
 
-@pytest.mark.hazard("R15")
+@pytest.mark.hazard("R15.1")
 async def test_a_session_that_was_not_loaded_is_tried_again_with_each_prompt_and_the_reason_told(
     world: World,
 ) -> None:
@@ -96,7 +96,7 @@ async def test_a_session_that_was_not_loaded_is_tried_again_with_each_prompt_and
         assert "Memory lost, as you said" in client.text()
 
 
-@pytest.mark.hazard("R15")
+@pytest.mark.hazard("R15.5")
 async def test_an_agent_that_loads_a_session_and_repeats_nothing_of_it_may_have_lost_it(
     world: World,
 ) -> None:
@@ -115,7 +115,7 @@ async def test_an_agent_that_loads_a_session_and_repeats_nothing_of_it_may_have_
         assert "may not remember" not in client.text(since=seen)
 
 
-@pytest.mark.hazard("R15")
+@pytest.mark.hazard("R15.2")
 @pytest.mark.parametrize("how", ["new", "restore"])
 @pytest.mark.parametrize("other_bridge", [False, True])
 async def test_the_user_may_go_on_with_a_new_session_of_the_agent_behind_the_same_id(
@@ -157,7 +157,7 @@ async def go_on(client: RecordingClient, how: str) -> None:
     assert client.texts()[-1] == "1 blocks"
 
 
-@pytest.mark.hazard("R15")
+@pytest.mark.hazard("R15.1")
 async def test_a_session_that_is_not_loaded_with_no_prompt_waiting_says_so_and_how_to_go_on(
     world: World,
 ) -> None:

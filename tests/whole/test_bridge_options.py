@@ -91,7 +91,7 @@ async def test_a_boolean_option_is_loaded_only_by_a_client_that_knows_it(
         assert [raw for raw in said if b'"high"' in raw]
 
 
-@pytest.mark.hazard("R13")
+@pytest.mark.hazard("R13.1", "R13.2")
 async def test_a_mode_that_the_agent_announced_is_in_force_after_its_death_not_the_one_chosen(
     world: World,
 ) -> None:

@@ -36,7 +36,7 @@ def same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-@pytest.mark.hazard("T3", "T2")
+@pytest.mark.hazard("T3.1", "T2.3")
 async def test_unknown_updates_fields_and_meta_come_out_as_they_went_in_and_so_from_a_load(
     world: World,
 ) -> None:
@@ -63,7 +63,7 @@ async def test_unknown_updates_fields_and_meta_come_out_as_they_went_in_and_so_f
         assert [same(a, b) for a, b in zip(shown_again, passed, strict=True)] == [True] * 2
 
 
-@pytest.mark.hazard("T3")
+@pytest.mark.hazard("T3.1")
 async def test_unknown_methods_pass_both_ways_with_their_answers_and_errors(world: World) -> None:
     async with world.inside() as client:
         # Without a session, and with one, which is named as the agent names it.

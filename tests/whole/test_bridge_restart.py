@@ -42,7 +42,7 @@ async def test_an_agent_that_exits_is_named_by_its_exit_code_and_started_again_w
         assert client.texts()[-1] == "say one; exit 3 | say two"
 
 
-@pytest.mark.hazard("C12.2", "C21.2", "R3")
+@pytest.mark.hazard("C12.2", "C21.2", "R3.2")
 async def test_a_session_that_no_process_takes_answers_the_error_and_stays_whole(
     world: World,
 ) -> None:
@@ -79,7 +79,7 @@ async def test_a_session_that_the_agent_lost_still_loads_and_its_prompts_answer_
     assert len(world.log.received("session/new")) == 1
 
 
-@pytest.mark.hazard("R10")
+@pytest.mark.hazard("R10.1")
 async def test_a_session_whose_first_turn_was_killed_goes_on_as_a_new_one_and_the_user_is_told(
     world: World,
 ) -> None:
@@ -111,7 +111,7 @@ async def test_memory_that_is_lost_is_said_to_be_lost(world: World) -> None:
         assert "[acp-bridge] Memory lost" in client.text(since=seen)
 
 
-@pytest.mark.hazard("R11", "R1")
+@pytest.mark.hazard("R11.1", "R1")
 async def test_a_replay_that_follows_the_load_response_is_shown_and_kept_once(
     world: World,
 ) -> None:
@@ -172,7 +172,7 @@ async def test_what_the_bridge_itself_said_does_not_hide_a_replay_that_comes_lat
         assert shown(client)[:-1] == before
 
 
-@pytest.mark.hazard("R11", "P13")
+@pytest.mark.hazard("R11.1", "P13")
 async def test_a_restart_by_load_shows_nothing_twice_but_what_is_new_of_the_settings(
     world: World,
 ) -> None:
@@ -197,7 +197,7 @@ async def test_an_agent_that_can_only_resume_is_resumed(world: World) -> None:
         assert client.texts() == ["one", "say one"]
 
 
-@pytest.mark.hazard("R9")
+@pytest.mark.hazard("R9.1")
 async def test_the_users_mode_and_options_are_set_again_before_the_next_prompt(
     world: World,
 ) -> None:
@@ -222,7 +222,7 @@ async def test_the_users_mode_and_options_are_set_again_before_the_next_prompt(
     assert given == [("plan", "high"), ("plan", "high")]
 
 
-@pytest.mark.hazard("R9", "C12.2")
+@pytest.mark.hazard("R9.2", "C12.2")
 async def test_a_prompt_does_not_run_when_the_mode_cannot_be_set_again(world: World) -> None:
     async with world.inside("permissive-default", "set-mode-fails") as client:
         about = {"sessionId": client.session_id}

@@ -33,7 +33,7 @@ async def joined(world: World, editor: RecordingClient) -> AsyncIterator[Recordi
         client.close_stdin()
 
 
-@pytest.mark.hazard("V2", "V3")
+@pytest.mark.hazard("V2.2", "V3")
 async def test_requests_of_equal_ids_are_given_up_and_answered_each_for_its_client(
     world: World,
 ) -> None:

@@ -119,7 +119,7 @@ async def test_a_bridge_that_can_not_listen_serves_its_stdin_as_ever(world: Worl
         assert await client.prompt("say one") == {"stopReason": "end_turn"}
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.1")
 async def test_what_an_agent_has_started_can_neither_join_its_own_bridge_nor_another(
     world: World, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ def states(client: RecordingClient, session_id: str, since: int = 0) -> list[str
 # --- a client of version 1 ----------------------------------------------------------------------
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.11")
 async def test_a_client_of_version_1_that_shows_subagents_gets_them_in_its_form(
     world: World,
 ) -> None:
@@ -51,7 +51,7 @@ async def test_a_client_of_version_1_that_shows_subagents_gets_them_in_its_form(
         assert client.text(client.session_id) == "done"
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.12")
 async def test_a_client_of_version_1_that_shows_none_gets_a_card_for_each(world: World) -> None:
     async with world.inside(command=v2_agent()) as client:
         await client.prompt("child kid; ends kid; say done")

@@ -85,7 +85,7 @@ async def sites(two: Two, tmp_path: Path) -> AsyncIterator[tuple[Site, Site]]:
             yield here, there
 
 
-@pytest.mark.hazard("N1", "N2")
+@pytest.mark.hazard("N1", "N2.21")
 async def test_a_session_is_loaded_from_the_machine_that_has_it_and_here_when_that_is_dead(
     two: Two, world: World, tmp_path: Path
 ) -> None:
@@ -119,7 +119,7 @@ async def test_a_session_is_loaded_from_the_machine_that_has_it_and_here_when_th
     assert world.log.prompts().count("say behind it") == 1
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.21")
 async def test_a_session_whose_machine_was_started_again_goes_on_where_it_is_by_then(
     two: Two, world: World, tmp_path: Path
 ) -> None:

@@ -146,7 +146,7 @@ async def test_what_was_accepted_and_shown_outlives_the_death_of_the_database_in
         assert client.text() == seen.replace(notice, "")
 
 
-@pytest.mark.hazard("N3")
+@pytest.mark.hazard("N3.1")
 async def test_a_bridge_that_was_frozen_past_its_lease_writes_nothing_after_the_takeover(
     two: Two, world: World
 ) -> None:
@@ -172,7 +172,7 @@ async def test_a_bridge_that_was_frozen_past_its_lease_writes_nothing_after_the_
         await client.wait()
 
 
-@pytest.mark.hazard("N4", "P1")
+@pytest.mark.hazard("N4.7", "N4.8", "P1")
 async def test_a_database_that_stays_away_ends_the_turn_as_was_said_before_and_the_session_goes_on(
     two: Two, world: World, server: Cluster
 ) -> None:
@@ -192,7 +192,7 @@ async def test_a_database_that_stays_away_ends_the_turn_as_was_said_before_and_t
         assert await stopped(client, client.send_prompt("say three")) == "end_turn"
 
 
-@pytest.mark.hazard("N3", "P1", "C10")
+@pytest.mark.hazard("N3.6", "P1", "C10")
 async def test_a_hook_is_dead_at_the_deadline_though_its_bridge_is_frozen(
     two: Two, world: World
 ) -> None:

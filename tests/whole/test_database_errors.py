@@ -172,7 +172,7 @@ async def test_a_prompt_whose_turn_comes_in_an_error_runs_once_when_that_is_over
         assert without_notices(client) == "onefour"
 
 
-@pytest.mark.hazard("N4")
+@pytest.mark.hazard("N4.1")
 async def test_an_error_at_rest_refuses_prompts_until_it_is_over(site: Site, world: World) -> None:
     world.repeats = True
     async with site.here.bridge() as client:

@@ -191,7 +191,7 @@ async def test_a_bridge_that_starts_while_it_hangs_refuses_all_new_sessions_toge
         assert (await client.prompt("say one"))["stopReason"] == "end_turn"
 
 
-@pytest.mark.hazard("N4", "T2")
+@pytest.mark.hazard("N4", "T2.5")
 async def test_a_session_whose_row_is_locked_holds_nothing_of_another_one_back(
     site: Hanging, world: World
 ) -> None:
@@ -214,7 +214,7 @@ async def test_a_session_whose_row_is_locked_holds_nothing_of_another_one_back(
         assert await stopped(client, waits, GIVEN_UP) == "end_turn"
 
 
-@pytest.mark.hazard("N4", "T2")
+@pytest.mark.hazard("N4.10", "T2")
 async def test_a_database_that_takes_two_seconds_for_each_write_is_slow_and_not_away(
     site: Hanging, world: World
 ) -> None:

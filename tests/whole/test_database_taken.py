@@ -107,7 +107,7 @@ async def in_a_turn(client: RecordingClient, world: World) -> Any:
     return asked
 
 
-@pytest.mark.hazard("N3", "P1", "C10")
+@pytest.mark.hazard("N3.10", "P1", "C10")
 async def test_a_quiet_turn_of_a_session_that_another_machine_took_is_ended_and_its_agent_is_dead(
     two: Two, world: World
 ) -> None:
@@ -130,7 +130,7 @@ async def test_a_quiet_turn_of_a_session_that_another_machine_took_is_ended_and_
     assert world.log.prompts().count("say four") == 0
 
 
-@pytest.mark.hazard("N3", "P1")
+@pytest.mark.hazard("N3.10", "P1")
 async def test_clients_are_told_of_the_loss_when_nothing_of_the_session_lives_and_then_answered(
     two: Two, world: World
 ) -> None:
@@ -148,7 +148,7 @@ async def test_clients_are_told_of_the_loss_when_nothing_of_the_session_lives_an
         assert client.side.terminals == []
 
 
-@pytest.mark.hazard("N3", "P1", "C10")
+@pytest.mark.hazard("N3.10", "P1", "C10")
 @pytest.mark.parametrize("moment", ["UserPromptSubmit", "Stop"])
 async def test_a_hook_of_a_session_that_another_machine_took_is_dead_with_all_that_it_started(
     two: Two, world: World, moment: str
@@ -169,7 +169,7 @@ async def test_a_hook_of_a_session_that_another_machine_took_is_dead_with_all_th
     assert not (world.cwd / "ended").exists(), "the session has not ended, it is elsewhere"
 
 
-@pytest.mark.hazard("N3", "P1")
+@pytest.mark.hazard("N3.10", "P1")
 async def test_an_agent_that_works_on_after_its_turn_is_dead_when_another_machine_took_the_session(
     two: Two, world: World
 ) -> None:
@@ -186,7 +186,7 @@ async def test_an_agent_that_works_on_after_its_turn_is_dead_when_another_machin
             await is_dead(here, there)
 
 
-@pytest.mark.hazard("N3", "P1")
+@pytest.mark.hazard("N3.10", "P1")
 async def test_a_session_that_is_being_closed_is_killed_without_grace_when_another_machine_took_it(
     two: Two, world: World
 ) -> None:
@@ -234,7 +234,7 @@ async def test_a_session_that_was_at_rest_when_the_lease_began_again_is_free_aft
             assert other.text() == "before"
 
 
-@pytest.mark.hazard("N3", "P1")
+@pytest.mark.hazard("N3.10", "P1")
 async def test_an_agent_is_dead_when_a_copy_that_was_behind_let_another_machine_take_the_session(
     asynchronous: Failover, world: World
 ) -> None:

@@ -36,7 +36,7 @@ def said(client: RecordingClient) -> list[str]:
     return [u["content"]["text"] for u in client.updates() if u["sessionUpdate"] in kinds]
 
 
-@pytest.mark.hazard("N4", "K1", "Q5", "T2", "V1")
+@pytest.mark.hazard("N4.2", "N4.4", "K1", "Q5", "T2", "V1")
 async def test_a_prompt_whose_turn_comes_while_the_database_is_away_runs_when_it_is_back(
     two: Two, world: World, server: Cluster
 ) -> None:
@@ -65,7 +65,7 @@ async def test_a_prompt_whose_turn_comes_while_the_database_is_away_runs_when_it
             assert words == ["say four", "four", "say five", "five"]
 
 
-@pytest.mark.hazard("C20.1", "N4")
+@pytest.mark.hazard("C20.1", "N4.5")
 async def test_a_stop_answers_a_prompt_that_waits_for_the_database_at_once(
     two: Two, world: World, server: Cluster
 ) -> None:
@@ -85,7 +85,7 @@ async def test_a_stop_answers_a_prompt_that_waits_for_the_database_at_once(
         assert "four" not in client.text()
 
 
-@pytest.mark.hazard("N4", "P1")
+@pytest.mark.hazard("N4.3", "P1")
 async def test_a_prompt_that_waits_behind_a_turn_that_the_lease_ended_runs_when_it_is_back(
     two: Two, world: World, server: Cluster
 ) -> None:
@@ -101,7 +101,7 @@ async def test_a_prompt_that_waits_behind_a_turn_that_the_lease_ended_runs_when_
         assert "made ready" not in client.text()
 
 
-@pytest.mark.hazard("N3", "N4", "Q5.1", "R12")
+@pytest.mark.hazard("N3", "N4.6", "Q5.1", "R12")
 async def test_what_waits_for_the_database_is_left_over_where_the_session_was_taken_up(
     two: Two, world: World, server: Cluster
 ) -> None:

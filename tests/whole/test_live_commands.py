@@ -60,7 +60,7 @@ async def test_a_session_of_an_editor_is_seen_fed_answered_and_ended_from_a_term
         assert all_sessions(world.home) == []
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.3")
 async def test_a_question_that_names_only_a_card_is_shown_with_its_command_in_a_terminal(
     world: World,
 ) -> None:

@@ -235,7 +235,7 @@ async def test_a_session_that_one_version_recorded_is_loaded_in_each(
 
 
 @of(KEYED)
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.1")
 async def test_sent_again_while_it_waits_runs_or_has_ended_it_runs_once(
     world: World, pairing: Pairing
 ) -> None:

@@ -114,7 +114,7 @@ async def test_what_the_users_rules_let_wait_waits_for_a_person_at_another_clien
     assert (code, out) == (3, "[permission reject]\n")
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1.13")
 @pytest.mark.parametrize("name", ["permissions.toml", "hooks.toml"])
 async def test_a_run_that_allows_all_does_not_answer_for_rules_and_hooks_that_can_not_be_read(
     terminal: Terminal, name: str

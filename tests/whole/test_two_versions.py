@@ -117,7 +117,7 @@ async def test_attach_of_one_shows_a_session_of_the_other_and_prompts_there(
             await editor.until_text("from-the-terminal", within=20)
 
 
-@pytest.mark.hazard("V8")
+@pytest.mark.hazard("V8.11")
 async def test_a_session_of_one_goes_through_the_other_which_takes_it_over_when_its_own_is_killed(
     world: World, pair: Pair
 ) -> None:
@@ -209,7 +209,7 @@ async def test_a_session_file_of_a_later_version_is_refused_by_each_in_a_sentenc
         assert "newer acp-bridge" in json.dumps(answer["error"])
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.1")
 async def test_what_an_agent_of_the_one_starts_can_not_join_the_other(
     world: World, pair: Pair, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ def lines(*records: Any) -> list[bytes]:
     return [json.dumps(each).encode() + b"\n" for each in records]
 
 
-@pytest.mark.hazard("R13")
+@pytest.mark.hazard("R13.6")
 def test_what_decides_anything_is_not_taken_in_whoever_has_written_the_file(tmp_path: Path) -> None:
     given = [*lines(*RIGHTS, *SAID), b"[]\n", b"cut"]
     assert carry_in(tmp_path / "agent", "new", "/project", given) == 0

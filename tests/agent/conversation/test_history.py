@@ -120,7 +120,7 @@ def test_a_result_is_shown_with_its_content_and_raw_output() -> None:
     assert folded([call(1), result(1, "done", content=[])]).replay()[-1]["content"] == []
 
 
-@pytest.mark.hazard("R7")
+@pytest.mark.hazard("R7.1")
 def test_a_terminal_is_replayed_as_its_text() -> None:
     history = folded(
         [call(1, content=[TERMINAL, DIFF]), result(1, "exit 0", content=[TERMINAL, DIFF])]

@@ -138,7 +138,7 @@ def test_a_bad_record_hides_no_other(tmp_path: Path) -> None:
     assert Transcript.load(tmp_path, "s1").history.messages()[-1]["content"] == "One and all"
 
 
-@pytest.mark.hazard("P12", "R1")
+@pytest.mark.hazard("P12", "R1.4")
 def test_a_load_writes_nothing(tmp_path: Path) -> None:
     written(tmp_path, TURN)
     before = file_of(tmp_path).read_bytes(), file_of(tmp_path).stat().st_mtime_ns
@@ -146,7 +146,7 @@ def test_a_load_writes_nothing(tmp_path: Path) -> None:
     assert (file_of(tmp_path).read_bytes(), file_of(tmp_path).stat().st_mtime_ns) == before
 
 
-@pytest.mark.hazard("R2")
+@pytest.mark.hazard("R2.1")
 @pytest.mark.parametrize("session_id", ["nobody", "", "../s1", "s1.jsonl", "a/b", "x" * 101])
 def test_an_unknown_session_is_an_error(tmp_path: Path, session_id: str) -> None:
     written(tmp_path / "folder", TURN)

@@ -312,7 +312,7 @@ def talk(count: int = 1) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.hazard("R1", "R6")
+@pytest.mark.hazard("R1.1", "R6")
 async def test_a_load_shows_the_whole_log_in_order_and_once(
     adapt: Adapt, fake: FakeServer, cwd: Path
 ) -> None:
@@ -338,7 +338,7 @@ async def test_a_resume_shows_nothing(adapt: Adapt, fake: FakeServer, cwd: Path)
         assert client.text() == "Hello there."
 
 
-@pytest.mark.hazard("R2")
+@pytest.mark.hazard("R2.1")
 @pytest.mark.parametrize("session", ["6f1c7ad1-4b6c-4f2e-9d70-0d9a7a0a7a01", "../settings", ""])
 async def test_an_unknown_session_is_an_error_and_no_new_conversation(
     adapt: Adapt, fake: FakeServer, cwd: Path, session: str

@@ -104,7 +104,7 @@ async def test_a_history_that_ends_in_the_middle_of_a_line_keeps_all_before_it(
             assert users.count("run it") >= times
 
 
-@pytest.mark.hazard("K9", "R13")
+@pytest.mark.hazard("K9", "R13.5")
 async def test_a_history_of_the_version_before_has_no_rights_and_loses_nothing(
     start_either: Start, cwd: Path, tmp_path: Path, mark: str
 ) -> None:

@@ -51,7 +51,7 @@ async def test_nothing_of_a_session_comes_before_its_response(talk: Talk, cwd: P
     assert not [m for m in messages[:response] if "method" in m]
 
 
-@pytest.mark.hazard("R2")
+@pytest.mark.hazard("R2.1")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -266,7 +266,7 @@ async def test_with_no_capabilities_the_client_is_asked_for_no_file(talk: Talk, 
         assert card["locations"] == [{"path": str(cwd / "a.txt")}]
 
 
-@pytest.mark.hazard("T2")
+@pytest.mark.hazard("T2.4")
 async def test_neither_an_empty_token_nor_none_becomes_a_chunk(talk: Talk, cwd: Path) -> None:
     async with talk('turn\ntoken: "a"\ntoken: ""\ntoken: null\ntoken: "b"') as client:
         await opened(client, cwd)

@@ -85,7 +85,7 @@ async def test_a_session_that_falls_back_to_the_demo_says_so(talk: Talk, cwd: Pa
         assert "This is the demo" in client.text()
 
 
-@pytest.mark.hazard("U1")
+@pytest.mark.hazard("U1.3")
 async def test_a_prompt_that_wants_no_demo_is_refused_for_want_of_a_key(
     talk: Talk, cwd: Path, tmp_path: Path
 ) -> None:

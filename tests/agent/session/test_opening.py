@@ -51,7 +51,7 @@ async def test_sessions_are_listed_by_folder_with_a_title(talk: Talk, cwd: Path)
         assert (await error_of(client, "session/list", {"cursor": "x"})).code == -32602
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.1", "R1.3")
 async def test_a_load_shows_all_of_it_before_its_response_each_time(talk: Talk, cwd: Path) -> None:
     async with talk(SHELL) as client:
         await client.initialize({})  # without terminals
@@ -79,7 +79,7 @@ async def test_a_load_shows_all_of_it_before_its_response_each_time(talk: Talk, 
     assert shown[0][2]["rawOutput"]["output"] == "hi\n"
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.5")
 async def test_a_resume_shows_nothing_and_remembers(talk: Talk, cwd: Path) -> None:
     async with talk(GATED) as client:
         session_id = await opened(client, cwd)
@@ -94,7 +94,7 @@ async def test_a_resume_shows_nothing_and_remembers(talk: Talk, cwd: Path) -> No
         assert client.text() == "You told me: I am Ann"
 
 
-@pytest.mark.hazard("R4")
+@pytest.mark.hazard("R4.1")
 async def test_a_load_of_a_running_session_attaches_to_it(
     talk: Talk, cwd: Path, gates: Gates
 ) -> None:
@@ -246,7 +246,7 @@ async def test_a_model_that_can_t_be_warmed_ends_nothing(
 # folders
 
 
-@pytest.mark.hazard("R5", "R8")
+@pytest.mark.hazard("R5.1", "R8")
 async def test_the_folders_given_last_are_the_session_s(
     talk: Talk, cwd: Path, tmp_path: Path
 ) -> None:
@@ -336,7 +336,7 @@ async def test_the_servers_are_closed_when_the_client_is_gone(
     assert [servers.closed.is_set() for servers in mcp_servers] == [True, True]
 
 
-@pytest.mark.hazard("R5", "R8", "P7.1")
+@pytest.mark.hazard("R5.1", "R8", "P7.1")
 async def test_servers_given_with_a_load_replace_those_before(
     talk: Talk, cwd: Path, mcp_servers: list[RecordedServers]
 ) -> None:

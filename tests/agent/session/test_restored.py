@@ -94,7 +94,7 @@ async def test_a_mode_that_was_set_as_a_mode_holds_too(talk: Talk, cwd: Path) ->
         assert values(await reopened(client, session_id, cwd))["mode"] == "plan"
 
 
-@pytest.mark.hazard("R13")
+@pytest.mark.hazard("R13.5")
 @pytest.mark.parametrize("mode", ["edit", "auto"])
 async def test_a_record_is_no_word_of_the_user_s_for_a_mode_that_asks_less(
     talk: Talk, cwd: Path, mode: str
@@ -119,7 +119,7 @@ async def test_a_choice_that_was_refused_is_not_kept(talk: Talk, cwd: Path) -> N
         assert values(await reopened(client, session_id, cwd)) == {"model": "a", "mode": "ask"}
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.4")
 async def test_a_load_and_a_choice_that_is_set_again_write_nothing(
     talk: Talk, cwd: Path, tmp_path: Path
 ) -> None:

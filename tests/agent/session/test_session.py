@@ -143,7 +143,7 @@ async def test_a_waiting_prompt_that_is_cancelled_never_starts(tmp_path: Path) -
     assert [m["content"] for m in messages if m["role"] == "user"] == ["first"]
 
 
-@pytest.mark.hazard("R4")
+@pytest.mark.hazard("R4.3")
 async def test_updates_of_a_running_turn_wait_behind_a_replay() -> None:
     sent: list[str] = []
     first_sent, go_on = anyio.Event(), anyio.Event()

@@ -158,7 +158,7 @@ async def test_a_path_that_leads_elsewhere_by_now_is_not_followed(cwd: Path) -> 
             await run(action)
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.10")
 @pytest.mark.process
 async def test_a_folder_that_is_exchanged_for_a_link_after_the_last_look_gives_no_file_outside(
     cwd: Path, monkeypatch: pytest.MonkeyPatch
@@ -203,7 +203,7 @@ async def test_a_folder_that_is_exchanged_for_a_link_after_the_last_look_gives_n
     assert {file.name for file in outside.iterdir()} == {"f", "long"}
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.11")
 async def test_a_folder_that_is_a_link_when_the_client_has_read_gives_no_file_outside(
     cwd: Path,
 ) -> None:

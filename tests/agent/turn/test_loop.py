@@ -23,7 +23,7 @@ from tests.agent.turn.support import Saying, with_room
 # tokens
 
 
-@pytest.mark.hazard("T1")
+@pytest.mark.hazard("T1.1")
 async def test_every_callback_is_told_every_token_in_order(tmp_path: Path) -> None:
     bench = Bench(tmp_path, "turn\nthink: hm\ntext: one two")
     first, second = Tokens(), Tokens()
@@ -34,7 +34,7 @@ async def test_every_callback_is_told_every_token_in_order(tmp_path: Path) -> No
     assert bench.client.texts("agent_thought_chunk") == ["hm"]
 
 
-@pytest.mark.hazard("T1")
+@pytest.mark.hazard("T1.1", "T1.2")
 async def test_a_token_is_a_string_or_a_part_empty_ones_pass_and_none_is_dropped(
     tmp_path: Path,
 ) -> None:
@@ -89,7 +89,7 @@ async def test_pieces_of_a_tool_call_are_told_and_neither_shown_nor_kept_as_text
     assert piece.text not in (bench.folder / "s1.jsonl").read_text()
 
 
-@pytest.mark.hazard("T1")
+@pytest.mark.hazard("T1.3")
 async def test_a_failing_callback_ends_neither_stream_nor_turn_and_is_not_silent(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -106,7 +106,7 @@ async def test_a_failing_callback_ends_neither_stream_nor_turn_and_is_not_silent
     assert bench.history.messages()[-1]["content"] == "one two three"
 
 
-@pytest.mark.hazard("T2", "K1.3")
+@pytest.mark.hazard("T2.1", "K1.3")
 async def test_what_is_shown_was_recorded_first(tmp_path: Path) -> None:
     bench = Bench(tmp_path, NOTES + "turn\ntext: one two", MemoryClient("allow_once"))
     on_disk: list[bool] = []

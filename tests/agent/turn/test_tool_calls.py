@@ -96,7 +96,7 @@ async def test_a_file_with_a_second_name_is_asked_for_in_every_mode_as_a_person_
     assert (bench.cwd / "a").read_text() == "old"
 
 
-@pytest.mark.hazard("K1.3", "T2")
+@pytest.mark.hazard("K1.3", "T2.1")
 async def test_a_diff_that_was_shown_is_still_there_after_a_kill(tmp_path: Path) -> None:
     bench, tool = Bench(tmp_path, calls("a")), Note("edit")
     tool.content = (DIFF,)

@@ -79,7 +79,7 @@ def signals_of(pid: int) -> list[str]:
 # F1: what a forked process holds
 
 
-@pytest.mark.hazard("F1")
+@pytest.mark.hazard("F1.1", "F1.3")
 async def test_a_forked_agent_and_its_guard_hold_nothing_but_their_own(
     world: Family, tmp_path: Path
 ) -> None:
@@ -107,7 +107,7 @@ async def test_a_guard_that_waits_for_an_agent_holds_one_socket(tmp_path: Path) 
         assert not held & (shared(parent) | shared(guard) | shared(process.pid))
 
 
-@pytest.mark.hazard("F1")
+@pytest.mark.hazard("F1.2")
 async def test_a_forked_agent_and_its_guard_have_sessions_of_their_own(world: Family) -> None:
     process = await forked(world)
     guard = parent_of(process.pid)
@@ -116,7 +116,7 @@ async def test_a_forked_agent_and_its_guard_have_sessions_of_their_own(world: Fa
     assert session_of(await world.until_ready()) != session_of(os.getpid())
 
 
-@pytest.mark.hazard("F1")
+@pytest.mark.hazard("F1.2")
 async def test_a_forked_agent_handles_signals_as_one_that_was_executed(world: Family) -> None:
     process = await forked(world)
     executed = await AgentProcess.start(world.tasks, AGENT)
@@ -126,7 +126,7 @@ async def test_a_forked_agent_handles_signals_as_one_that_was_executed(world: Fa
     assert signals_of(pair[0])[:2] == signals_of(pair[1])[:2]
 
 
-@pytest.mark.hazard("F1")
+@pytest.mark.hazard("F1.2")
 async def test_no_forked_agent_has_the_random_state_of_another(tmp_path: Path) -> None:
     async with family(tmp_path, parent_code(RANDOM)) as world:
         await world.until_ready()
@@ -150,7 +150,7 @@ async def test_a_forked_agent_has_the_limit_of_open_files_that_it_is_given(world
     assert "Max open files            123 " in proc(process.pid, "limits")
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.3")
 async def test_a_forked_agent_its_guard_and_their_parent_are_known_for_good(world: Family) -> None:
     """Whoever gets into one of them, while it starts say, can join no bridge."""
     process = await forked(world)
@@ -158,7 +158,7 @@ async def test_a_forked_agent_its_guard_and_their_parent_are_known_for_good(worl
     assert [is_from_agent(pid) for pid in (process.pid, guard, parent_of(guard))] == [True] * 3
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.3")
 async def test_where_there_is_no_mark_a_forked_agent_is_known_by_the_parent_of_its_guard(
     world: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +187,7 @@ async def test_a_killed_guard_is_noticed_and_its_lock_is_free(
             fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-@pytest.mark.hazard("F3")
+@pytest.mark.hazard("F3.2")
 async def test_a_kill_reaches_one_forked_tree_and_no_other(world: Family) -> None:
     one, two = await forked(world), await forked(world)
     guard = parent_of(one.pid)
@@ -229,7 +229,7 @@ async def test_an_agent_that_ends_by_itself_is_reported_with_its_code(world: Fam
 # F2: the parent's death
 
 
-@pytest.mark.hazard("F2")
+@pytest.mark.hazard("F2.1", "F2.4")
 async def test_the_parents_death_ends_no_agent_and_another_parent_comes(tmp_path: Path) -> None:
     async with family(tmp_path) as world:
         process = await forked(world)
@@ -270,7 +270,7 @@ async def test_a_waiting_guard_ends_with_the_parent_even_if_it_was_stopped(tmp_p
         await gone(waited)
 
 
-@pytest.mark.hazard("F2", "P1")
+@pytest.mark.hazard("F2.1", "P1")
 async def test_what_waited_at_a_parent_that_has_ended_is_collected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +290,7 @@ async def test_what_waited_at_a_parent_that_has_ended_is_collected(
             await none_left.wait()
 
 
-@pytest.mark.hazard("F2")
+@pytest.mark.hazard("F2.4")
 async def test_a_parent_that_hangs_is_killed_and_the_agent_executed(tmp_path: Path) -> None:
     async with family(tmp_path) as world:
         first = await world.until_ready()
@@ -302,7 +302,7 @@ async def test_a_parent_that_hangs_is_killed_and_the_agent_executed(tmp_path: Pa
         assert len([pid for pid in marked(world.mark) if pid == parent_of(process.pid)]) == 1
 
 
-@pytest.mark.hazard("F2")
+@pytest.mark.hazard("F2.4")
 async def test_nobody_waits_for_a_parent_that_loads(tmp_path: Path) -> None:
     never = parent_code("import time; parent.load = lambda *_: time.sleep(1000)")
     async with family(tmp_path, never) as world:
@@ -311,7 +311,7 @@ async def test_nobody_waits_for_a_parent_that_loads(tmp_path: Path) -> None:
         assert not world.parent.ready
 
 
-@pytest.mark.hazard("F2")
+@pytest.mark.hazard("F2.2")
 @pytest.mark.parametrize("hangs_in", ["load_agent", "load"])
 async def test_the_first_start_and_a_restart_wait_for_no_parent_that_hangs(
     hangs_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -330,7 +330,7 @@ parent.{hangs_in} = lambda *_: os.kill(os.getpid(), {signal.SIGSTOP:d})
         assert not process.light
 
 
-@pytest.mark.hazard("F2", "F4")
+@pytest.mark.hazard("F2", "F4.1")
 async def test_the_first_agent_is_light_and_those_after_it_have_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,7 +377,7 @@ async def test_a_parent_that_dies_as_it_forks_costs_nothing(tmp_path: Path) -> N
             assert await answers(await world.agent())
 
 
-@pytest.mark.hazard("F2")
+@pytest.mark.hazard("F2.4")
 async def test_a_parent_that_can_not_fork_is_kept_and_the_agent_executed(tmp_path: Path) -> None:
     refuses = parent_code(
         "def refuse(*_): raise OSError\nparent.os.fork, fork = refuse, parent.os.fork"

@@ -171,7 +171,7 @@ async def test_a_new_owner_is_told_though_the_one_before_waits_for_its_client(
         assert owner.told == [("update", {"number": 0}), ("update", {"number": 1})]
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.9")
 @pytest.mark.parametrize("ours", [True, False])
 async def test_only_an_agent_of_this_project_marks_notices_and_calls_and_sets_no_other_mark(
     monkeypatch: pytest.MonkeyPatch, ours: bool

@@ -137,7 +137,7 @@ async def test_an_odd_prompt_is_refused_and_the_next_one_runs(tmp_path: Path) ->
         assert it.editor.texts(session_id) == ["echo hello"]
 
 
-@pytest.mark.hazard("T3")
+@pytest.mark.hazard("T3.1")
 async def test_what_the_bridge_does_not_know_goes_to_the_agent_as_it_is_and_back(
     tmp_path: Path,
 ) -> None:

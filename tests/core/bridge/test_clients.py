@@ -15,7 +15,7 @@ from tests.core.sessions.world import SETUP
 # --- who joins, and what it may ---------------------------------------------------------------
 
 
-@pytest.mark.hazard("V5")
+@pytest.mark.hazard("V5.1")
 async def test_the_end_of_a_joined_client_ends_nothing_that_others_have(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         session_id = await it.new()
@@ -130,7 +130,7 @@ async def test_a_client_that_comes_before_the_first_is_told_so_in_the_end(tmp_pa
 # --- attach ----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("V1", "R4")
+@pytest.mark.hazard("V1.1", "R4")
 @pytest.mark.parametrize("how", ["_acp_bridge/attach", "session/load", "session/resume"])
 async def test_a_second_client_is_shown_the_session_and_everything_that_follows_once(
     tmp_path: Path, how: str
@@ -270,7 +270,7 @@ async def test_a_client_that_stops_in_its_replay_holds_up_nobody(tmp_path: Path,
         assert (await slow.refusal(load)).code == -32002
 
 
-@pytest.mark.hazard("V1")
+@pytest.mark.hazard("V1.2", "V1.3")
 async def test_a_state_that_changes_during_a_replay_does_not_go_back(tmp_path: Path) -> None:
     async with bench(tmp_path, client_limit=1) as it:
         session_id = await it.new()
@@ -297,7 +297,7 @@ async def test_a_state_that_changes_during_a_replay_does_not_go_back(tmp_path: P
 # --- what one does, and the others are shown --------------------------------------------------
 
 
-@pytest.mark.hazard("Q9.1", "V5")
+@pytest.mark.hazard("Q9.1", "V5.1")
 async def test_what_a_client_that_left_has_prompted_runs_and_is_answered_to_nobody(
     tmp_path: Path,
 ) -> None:
@@ -318,7 +318,7 @@ async def test_what_a_client_that_left_has_prompted_runs_and_is_answered_to_nobo
         assert len(it.agent.living) == 1
 
 
-@pytest.mark.hazard("T3", "V1")
+@pytest.mark.hazard("T3", "V1.4")
 async def test_what_a_client_can_not_take_is_converted_for_that_one_alone(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         session_id = await it.new()
@@ -383,7 +383,7 @@ async def test_a_setting_of_another_is_told_in_the_quiet_and_what_was_kept_does_
         assert told() == ["c"]
 
 
-@pytest.mark.hazard("V10")
+@pytest.mark.hazard("V10.2")
 async def test_who_sets_a_mode_is_told_when_another_one_sets_it_back_to_what_it_was(
     tmp_path: Path,
 ) -> None:

@@ -150,7 +150,7 @@ async def play(events: list[tuple[str, int, str]], home: Path) -> None:
             assert flat(list(filter(recorded, follower.seen))) == whole
 
 
-@pytest.mark.hazard("N5", "R1")
+@pytest.mark.hazard("N5.1", "R1")
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), TEXTS), max_size=25))
 def test_who_is_cut_off_and_comes_back_at_its_cursor_has_what_a_load_shows(
@@ -160,7 +160,7 @@ def test_who_is_cut_off_and_comes_back_at_its_cursor_has_what_a_load_shows(
         anyio.run(partial(play, events, Path(home)))
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.2")
 async def test_who_has_half_a_message_gets_the_other_half_also_once_it_is_joined(
     tmp_path: Path,
 ) -> None:
@@ -177,7 +177,7 @@ async def test_who_has_half_a_message_gets_the_other_half_also_once_it_is_joined
         assert said(after) == ["a message"]
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.1")
 async def test_only_who_asks_for_cursors_gets_any(tmp_path: Path) -> None:
     async with playing(tmp_path) as here:
         with_them = await here.it.attached(here.id, cursors=True)
@@ -226,7 +226,7 @@ async def test_a_new_session_has_a_cursor_from_its_beginning(tmp_path: Path) -> 
             assert len(client.texts(session_id)) == 2
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.4")
 @pytest.mark.parametrize("how", ["session/resume", "_acp_bridge/attach"])
 @pytest.mark.parametrize("cursor", ["", 3, "x" * 32, "not one"])
 async def test_what_is_no_cursor_of_the_session_is_refused_with_the_reason(
@@ -244,7 +244,7 @@ async def test_what_is_no_cursor_of_the_session_is_refused_with_the_reason(
         assert len(here.it.bridge._sessions.live[here.id].transcript.views) == 1
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.4")
 async def test_a_cursor_of_another_session_is_refused(tmp_path: Path) -> None:
     async with playing(tmp_path) as here:
         client = await here.it.joined(cursors=True)

@@ -20,7 +20,7 @@ from tests.core.sessions.bench import HELLO, bench
 from tests.core.sessions.world import SETUP, interrupted
 
 
-@pytest.mark.hazard("P2.2", "Q6.1", "R12")
+@pytest.mark.hazard("P2.2", "Q6.1", "R12.1")
 @pytest.mark.parametrize("how", ["leaves", "deaf", "signal"])
 async def test_at_the_end_turns_are_interrupted_what_waits_is_left_over_and_the_agent_may_close(
     tmp_path: Path, how: str
@@ -221,7 +221,7 @@ async def test_a_client_that_is_gone_is_not_told_the_end_of_a_turn_that_it_was_n
         it.bridge._ended.set()
 
 
-@pytest.mark.hazard("V7", "Q1.1")
+@pytest.mark.hazard("V7.1", "Q1.1")
 async def test_a_prompt_that_fails_when_its_client_is_gone_says_so_in_the_session(
     tmp_path: Path,
 ) -> None:

@@ -399,7 +399,7 @@ async def play(events: list[tuple[str, int, str]], home: Path) -> None:
             assert flat(list(filter(recorded, follower.seen))) == whole
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.1")
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), TEXTS), max_size=25))
 @example([("stops", 0, ""), ("says", 1, "ab"), ("turn", 0, ""), ("turn", 0, "c"), ("reads", 0, "")])

@@ -31,7 +31,7 @@ def test_all_clients_have_the_same_whenever_they_came(events: list[tuple[str, in
     played(test_transcripts.play, events)
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.1")
 @settings(max_examples=15)
 @given(st.lists(st.tuples(st.sampled_from(test_lagging.EVENTS), Numbers, TEXTS), max_size=25))
 def test_whoever_is_slow_or_cut_off_has_what_a_load_shows(

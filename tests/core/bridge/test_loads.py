@@ -55,7 +55,7 @@ async def again(home: Path) -> AsyncIterator[Again]:
         yield it
 
 
-@pytest.mark.hazard("R1", "V1")
+@pytest.mark.hazard("R1", "V1.1")
 @pytest.mark.parametrize("how", ["session/load", "_acp_bridge/attach"])
 async def test_what_comes_right_behind_a_load_is_shown_once_and_after_its_answer(
     tmp_path: Path, how: str

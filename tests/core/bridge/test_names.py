@@ -54,7 +54,7 @@ async def test_the_agent_is_not_told_the_name(tmp_path: Path) -> None:
 # --- who comes back ------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("N2", "V4")
+@pytest.mark.hazard("N2.7", "N2.8", "V4")
 async def test_the_earlier_connection_ends_at_once_and_gets_nothing_more(tmp_path: Path) -> None:
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id, accepted=True)
@@ -71,7 +71,7 @@ async def test_the_earlier_connection_ends_at_once_and_gets_nothing_more(tmp_pat
         assert len(old.messages) == before
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.7")
 async def test_the_earlier_connection_has_no_session_when_the_next_one_is_answered(
     tmp_path: Path,
 ) -> None:
@@ -87,7 +87,7 @@ async def test_the_earlier_connection_has_no_session_when_the_next_one_is_answer
         assert had == [1]
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.4")
 @ENDS
 async def test_its_prompts_are_its_own(tmp_path: Path, ends: str) -> None:
     async with session(tmp_path) as here:
@@ -103,7 +103,7 @@ async def test_its_prompts_are_its_own(tmp_path: Path, ends: str) -> None:
         here.gate.open()
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.5")
 @ENDS
 @pytest.mark.parametrize("attaches", [True, False])
 async def test_its_stop_ends_its_own_oldest_prompt_also_before_it_has_the_session_again(
@@ -126,7 +126,7 @@ async def test_its_stop_ends_its_own_oldest_prompt_also_before_it_has_the_sessio
         assert here.prompted == ["of the editor", "more"]
 
 
-@pytest.mark.hazard("N2", "V4")
+@pytest.mark.hazard("N2.5", "V4.8")
 async def test_a_stop_of_another_does_not_end_the_prompt_of_one_that_has_come_back(
     tmp_path: Path,
 ) -> None:
@@ -141,7 +141,7 @@ async def test_a_stop_of_another_does_not_end_the_prompt_of_one_that_has_come_ba
         assert (await states(new))["last"]["stopReason"] == "end_turn"
 
 
-@pytest.mark.hazard("N2", "X2")
+@pytest.mark.hazard("N2.6", "X2")
 @ENDS
 async def test_its_prompt_sent_again_is_answered_and_shown_to_it_by_nobody(
     tmp_path: Path, ends: str
@@ -179,7 +179,7 @@ async def test_one_that_is_shown_the_session_anew_is_shown_its_words_when_they_r
         assert await here.shown_by(new, "work") == 1
 
 
-@pytest.mark.hazard("N2", "V4")
+@pytest.mark.hazard("N2.13", "V4")
 async def test_a_hundred_comings_back_leave_a_few_requests_behind(tmp_path: Path) -> None:
     async with session(tmp_path) as here:
         await here.runs("work", "k")
@@ -199,7 +199,7 @@ async def test_a_hundred_comings_back_leave_a_few_requests_behind(tmp_path: Path
         here.gate.open()
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.12")
 async def test_another_name_and_the_name_of_the_client_on_stdin_are_a_strangers(
     tmp_path: Path,
 ) -> None:
@@ -221,7 +221,7 @@ async def test_another_name_and_the_name_of_the_client_on_stdin_are_a_strangers(
         assert (await states(it.editor))["last"]["stopReason"] == "end_turn"
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.12")
 async def test_a_name_under_another_login_is_a_strangers(tmp_path: Path) -> None:
     async with session(tmp_path) as here:
         clients = []
@@ -283,7 +283,7 @@ async def test_a_load_by_another_moves_no_session_of_one_that_is_away_and_its_ow
         here.gate.open()
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.13")
 async def test_a_session_that_was_closed_ends_with_the_prompts_of_one_that_stays_away(
     tmp_path: Path,
 ) -> None:

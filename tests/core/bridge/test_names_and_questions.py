@@ -23,7 +23,7 @@ async def next_turn(here: Turn) -> Gate:
     return gate
 
 
-@pytest.mark.hazard("N2", "V3")
+@pytest.mark.hazard("N2.9", "N2.10", "V3.1")
 @ENDS
 async def test_a_question_waits_for_who_was_asked_and_is_asked_again_under_its_id(
     tmp_path: Path, ends: str
@@ -46,7 +46,7 @@ async def test_a_question_waits_for_who_was_asked_and_is_asked_again_under_its_i
         assert await here.answered() == chosen("yes")
 
 
-@pytest.mark.hazard("N2", "V3")
+@pytest.mark.hazard("N2.10", "V3")
 @pytest.mark.parametrize("method", [PERMISSION, "elicitation/create"])
 async def test_what_is_asked_in_the_turn_of_one_that_is_away_waits_for_it(
     tmp_path: Path, method: str
@@ -96,7 +96,7 @@ async def test_a_question_does_not_wait_for_who_has_come_back_and_is_not_to_be_a
         here.gate.open()
 
 
-@pytest.mark.hazard("N2", "V3", "Q9")
+@pytest.mark.hazard("N2.11", "V3", "Q9")
 @pytest.mark.parametrize("returns", [False, True])
 async def test_what_is_asked_in_the_turn_of_one_that_closed_the_session_and_went_does_not_wait(
     tmp_path: Path, returns: bool
@@ -118,7 +118,7 @@ async def test_what_is_asked_in_the_turn_of_one_that_closed_the_session_and_went
         its_turn.open()
 
 
-@pytest.mark.hazard("N2", "V3", "Q9")
+@pytest.mark.hazard("N2.11", "V3", "Q9")
 async def test_a_question_does_not_wait_for_one_whose_close_is_carried_out_when_it_is_gone(
     tmp_path: Path,
 ) -> None:
@@ -161,7 +161,7 @@ async def test_the_answer_of_who_has_come_back_is_that_of_the_only_client(
         its_turn.open()
 
 
-@pytest.mark.hazard("N2", "V3")
+@pytest.mark.hazard("N2.10", "V3")
 async def test_another_may_answer_what_waits_for_one_that_is_away(tmp_path: Path) -> None:
     async with turn(tmp_path) as here:
         old = await attached(here.it, here.id)

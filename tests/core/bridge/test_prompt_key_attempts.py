@@ -83,7 +83,7 @@ async def _answered(client: Any, asked: Any) -> Json:
         return {"error": str(error)}
 
 
-@pytest.mark.hazard("X2", "Q9.1", "R12")
+@pytest.mark.hazard("X2.1", "Q9.1", "R12")
 @pytest.mark.parametrize("seed", range(12))
 async def test_whatever_happens_a_key_is_run_once_at_most_and_each_attempt_is_answered_once(
     tmp_path: Path, seed: int

@@ -22,7 +22,7 @@ async def test_a_client_learns_that_keys_are_taken(tmp_path: Path) -> None:
         assert told["agentCapabilities"]["_meta"]["acp_bridge"]["promptKey"] is True
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.3", "X2.4")
 @pytest.mark.parametrize("state", ["runs", "waits"])
 async def test_what_is_sent_again_joins_and_both_requests_get_the_same_answer(
     tmp_path: Path, state: str
@@ -38,7 +38,7 @@ async def test_what_is_sent_again_joins_and_both_requests_get_the_same_answer(
         assert here.prompted.count("work") == here.rows.count("work") == 1
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.3")
 async def test_two_attempts_before_the_first_is_on_disk_are_one_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +72,7 @@ async def test_each_attempt_is_told_that_the_prompt_is_accepted_by_its_own_reque
         assert len({each["promptId"] for each in told}) == 1
 
 
-@pytest.mark.hazard("X2", "V2")
+@pytest.mark.hazard("X2", "V2.3")
 async def test_the_words_are_shown_to_none_of_the_clients_that_sent_them(tmp_path: Path) -> None:
     async with session(tmp_path) as here:
         await here.runs("before", "0")
@@ -133,7 +133,7 @@ def _rows(client: Any, last: str = "next") -> list[Any]:
     return rows if rows and rows[-1]["text"] == last else []
 
 
-@pytest.mark.hazard("X2", "V2")
+@pytest.mark.hazard("X2", "V2.3")
 async def test_a_bad_end_is_said_to_the_clients_that_get_no_answer(tmp_path: Path) -> None:
     agent = Agent()
     agent.script["session/prompt"] = {"stopReason": "max_tokens"}
@@ -168,7 +168,7 @@ async def test_a_prompt_that_was_joined_is_the_new_connections_own_for_a_stop(
         assert await here.editor.stop_reason(follows) == "end_turn"
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.5")
 @pytest.mark.parametrize("which", [0, 1])
 async def test_a_cancel_of_one_of_two_requests_withdraws_that_request_alone(
     tmp_path: Path, which: int

@@ -22,7 +22,7 @@ async def _answer(here: Keyed, asked: Any) -> Any:
     return answer.get("result") or answer.get("error")
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.6")
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize(
     "ends",
@@ -51,7 +51,7 @@ async def test_what_has_ended_is_answered_as_it_was_then(
             assert (here.prompted, here.rows) == ([], ["work"])
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.6")
 async def test_what_was_cancelled_is_answered_as_it_was_then(tmp_path: Path) -> None:
     agent = Agent()
     agent.script["session/prompt"] = {"stopReason": "cancelled", "usage": {"totalTokens": 7}}
@@ -77,7 +77,7 @@ async def test_what_the_bridges_end_interrupted_is_an_error_that_says_so(tmp_pat
         assert here.prompted == []
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.9")
 async def test_a_prompt_that_the_disk_did_not_take_runs_when_it_is_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +93,7 @@ async def test_a_prompt_that_the_disk_did_not_take_runs_when_it_is_sent_again(
         assert here.prompted == ["work"]
 
 
-@pytest.mark.hazard("X2", "K2")
+@pytest.mark.hazard("X2.8", "K2")
 async def test_a_receipt_that_is_damaged_runs_nothing(tmp_path: Path) -> None:
     async with session(tmp_path) as here:
         here.gate.open()
@@ -119,7 +119,7 @@ async def test_a_prompt_whose_row_is_damaged_is_not_run_again(tmp_path: Path) ->
 # --- left over -----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("X2", "R12")
+@pytest.mark.hazard("X2.7", "R12")
 @pytest.mark.parametrize("how", ["stop", "cancel_request"])
 async def test_who_gives_its_request_up_leaves_the_prompt_left_over(
     tmp_path: Path, how: str
@@ -139,7 +139,7 @@ async def test_who_gives_its_request_up_leaves_the_prompt_left_over(
         assert here.prompted == ["work"]
 
 
-@pytest.mark.hazard("X2", "R12", "V4")
+@pytest.mark.hazard("X2.5", "R12", "V4")
 async def test_who_gives_up_a_request_does_not_stop_the_run_of_another_client(
     tmp_path: Path,
 ) -> None:

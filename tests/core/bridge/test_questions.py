@@ -70,7 +70,7 @@ async def turn(home: Path, first: Json | None = None, **more: Any) -> AsyncItera
 # --- permissions -----------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("V3", "P10")
+@pytest.mark.hazard("V3.1", "P10")
 async def test_everybody_is_asked_and_the_first_choice_counts(tmp_path: Path) -> None:
     async with turn(tmp_path) as here:
         other = await here.it.attached(here.id)
@@ -88,7 +88,7 @@ async def test_everybody_is_asked_and_the_first_choice_counts(tmp_path: Path) ->
         assert other.asked("$/cancel_request") == []
 
 
-@pytest.mark.hazard("V3", "C18", "K8")
+@pytest.mark.hazard("V3.2", "C18", "K8")
 @pytest.mark.parametrize(
     "odd", [CANCELLED, chosen("maybe"), chosen(["yes"]), {}, {"outcome": "yes"}, -32601]
 )
@@ -109,7 +109,7 @@ async def test_what_is_no_choice_withdraws_its_client_alone(
         assert await here.answered() == chosen("no")
 
 
-@pytest.mark.hazard("V3", "Q9")
+@pytest.mark.hazard("V3.3", "Q9")
 @pytest.mark.parametrize(("options", "told"), [(OPTIONS, chosen("no")), (OPTIONS[:1], CANCELLED)])
 async def test_a_question_from_which_all_have_withdrawn_is_rejected(
     tmp_path: Path, options: list[Json], told: Json
@@ -123,7 +123,7 @@ async def test_a_question_from_which_all_have_withdrawn_is_rejected(
         assert await here.answered() == told
 
 
-@pytest.mark.hazard("V3", "C18.2", "K8")
+@pytest.mark.hazard("V3.2", "C18.2", "K8")
 @pytest.mark.parametrize(
     ("answer", "told"), [(CANCELLED, CANCELLED), (chosen("maybe"), chosen("no")), (-32601, None)]
 )
@@ -141,7 +141,7 @@ async def test_the_answer_of_the_only_client_is_passed_on_unless_it_was_not_offe
             assert await here.answered() == told
 
 
-@pytest.mark.hazard("V3", "V5")
+@pytest.mark.hazard("V3.2", "V5.1")
 @pytest.mark.parametrize("how", ["leaves", "closes"])
 async def test_a_client_that_goes_withdraws_and_the_others_decide(tmp_path: Path, how: str) -> None:
     async with turn(tmp_path) as here:
@@ -162,7 +162,7 @@ async def test_a_client_that_goes_withdraws_and_the_others_decide(tmp_path: Path
         assert await here.answered() == chosen("no")
 
 
-@pytest.mark.hazard("V3")
+@pytest.mark.hazard("V3.6")
 @pytest.mark.parametrize("how", ["_acp_bridge/attach", "session/load", "session/resume"])
 async def test_one_who_joins_is_asked_what_is_open_when_it_has_been_shown_the_session(
     tmp_path: Path, how: str
@@ -182,7 +182,7 @@ async def test_one_who_joins_is_asked_what_is_open_when_it_has_been_shown_the_se
         assert here.answers(8) == [chosen("yes")]
 
 
-@pytest.mark.hazard("V3", "V4")
+@pytest.mark.hazard("V3.6", "V4")
 async def test_one_who_is_being_shown_the_session_is_asked_later_and_waited_for(
     tmp_path: Path,
 ) -> None:
@@ -296,7 +296,7 @@ async def test_an_agent_takes_its_question_back_from_everybody_and_waits_for_nob
 # --- forms, files and terminals --------------------------------------------------------------
 
 
-@pytest.mark.hazard("V3")
+@pytest.mark.hazard("V3.1")
 @pytest.mark.parametrize("action", ["accept", "decline"])
 async def test_a_form_goes_to_those_who_can_show_it_and_one_of_them_decides(
     tmp_path: Path, action: str
@@ -314,7 +314,7 @@ async def test_a_form_goes_to_those_who_can_show_it_and_one_of_them_decides(
         assert await here.answered() == {"action": action}
 
 
-@pytest.mark.hazard("V4")
+@pytest.mark.hazard("V4.7")
 async def test_files_and_terminals_are_those_of_the_client_that_the_agent_was_told_of(
     tmp_path: Path,
 ) -> None:

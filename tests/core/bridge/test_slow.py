@@ -46,7 +46,7 @@ async def stuck(home: Path, **more: Any) -> AsyncIterator[Stuck]:
         it.editor.way.take_all()
 
 
-@pytest.mark.hazard("V4", "P15.1")
+@pytest.mark.hazard("V4.1", "V4.2", "P15.1")
 async def test_a_client_on_a_socket_that_does_not_read_is_let_go_and_makes_nobody_wait(
     tmp_path: Path,
 ) -> None:
@@ -61,7 +61,7 @@ async def test_a_client_on_a_socket_that_does_not_read_is_let_go_and_makes_nobod
         assert await here.it.editor.stop_reason(prompt) == "end_turn"
 
 
-@pytest.mark.hazard("V4", "P15")
+@pytest.mark.hazard("V4.2", "P15")
 async def test_one_that_is_far_too_slow_is_let_go_at_once(tmp_path: Path) -> None:
     async with stuck(tmp_path, unread=3600) as here:
         here.other.way.stuck = 4 * LIMIT  # one huge update may have done that
@@ -85,7 +85,7 @@ async def test_one_on_a_socket_that_takes_some_of_it_has_time_to_catch_up(tmp_pa
         assert not here.other.asked("_acp_bridge/let_go")
 
 
-@pytest.mark.hazard("V4", "P15")
+@pytest.mark.hazard("V4.2", "P15")
 async def test_one_on_a_socket_that_takes_too_little_of_it_is_let_go(tmp_path: Path) -> None:
     async with stuck(tmp_path) as here:
         here.other.way.stuck = 3 * LIMIT
@@ -107,7 +107,7 @@ async def test_one_that_has_caught_up_in_time_stays(tmp_path: Path) -> None:
         assert not here.other.asked("_acp_bridge/let_go")
 
 
-@pytest.mark.hazard("V4", "V1")
+@pytest.mark.hazard("V4.5", "V1")
 async def test_a_client_on_stdin_that_takes_nothing_is_left_behind_by_the_others_and_told(
     tmp_path: Path,
 ) -> None:
@@ -129,7 +129,7 @@ async def test_a_client_on_stdin_that_takes_nothing_is_left_behind_by_the_others
         assert here.first.texts(here.id) == ["lost", "missed", "hello", "echo hello"]
 
 
-@pytest.mark.hazard("V4")
+@pytest.mark.hazard("V4.4")
 async def test_a_client_on_stdin_that_takes_a_little_or_is_alone_makes_the_agent_wait(
     tmp_path: Path,
 ) -> None:
@@ -167,7 +167,7 @@ async def test_one_that_stops_in_its_load_while_others_go_on_gets_an_error_for_i
         assert here.other.texts(here.id) == ["x" * LIMIT, "y" * LIMIT]
 
 
-@pytest.mark.hazard("P15.1", "V4")
+@pytest.mark.hazard("P15.1", "V4.1")
 async def test_in_a_drain_too_what_waits_is_bounded_and_nobody_else_misses_anything(
     tmp_path: Path,
 ) -> None:

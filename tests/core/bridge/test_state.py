@@ -19,7 +19,7 @@ def words(client: Served) -> list[str]:
     return [word for n, word in enumerate(told) if n == 0 or word != told[n - 1]]
 
 
-@pytest.mark.hazard("V2")
+@pytest.mark.hazard("V2.4")
 async def test_who_declared_it_is_told_each_change_with_whose_turn_it_is(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         session_id = await it.new()
@@ -54,7 +54,7 @@ async def test_who_declared_it_is_told_each_change_with_whose_turn_it_is(tmp_pat
         assert deaf.asked(STATE) == it.editor.asked(STATE) == []
 
 
-@pytest.mark.hazard("V2", "R4")
+@pytest.mark.hazard("V2.4", "R4")
 @pytest.mark.parametrize("only", ["the agent", "nobody"])
 @pytest.mark.parametrize("how", ["load", "resume"])
 async def test_the_state_follows_a_load_also_of_a_session_that_only_the_agent_or_nobody_kept(
@@ -142,7 +142,7 @@ async def test_who_has_a_session_is_told_that_another_one_has_deleted_it(tmp_pat
         assert "deleted by another client" in said
 
 
-@pytest.mark.hazard("Q9", "R12")
+@pytest.mark.hazard("Q9", "R12.1")
 @pytest.mark.parametrize("how", ["_acp_bridge/close", "session/close"])
 async def test_a_close_for_all_keeps_what_waits_and_a_clients_own_close_cancels_it(
     tmp_path: Path, how: str
@@ -207,7 +207,7 @@ async def test_who_is_being_shown_the_session_is_told_where_it_stands_after_that
         gate.open()
 
 
-@pytest.mark.hazard("V1")
+@pytest.mark.hazard("V1.3")
 async def test_who_is_being_shown_the_session_is_told_no_state_twice(tmp_path: Path) -> None:
     async with bench(tmp_path, client_limit=1) as it:
         session_id = await it.new()
@@ -253,7 +253,7 @@ async def test_the_end_of_the_bridge_is_the_end_of_the_connection_and_closes_no_
 # --- close -----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("V5")
+@pytest.mark.hazard("V5.2")
 async def test_a_close_of_one_of_several_is_its_leave_and_that_of_the_last_ends_the_session(
     tmp_path: Path,
 ) -> None:
@@ -275,7 +275,7 @@ async def test_a_close_of_one_of_several_is_its_leave_and_that_of_the_last_ends_
         assert (await other.refused("session/close", named)).code == -32002
 
 
-@pytest.mark.hazard("V5")
+@pytest.mark.hazard("V5.2")
 @pytest.mark.parametrize("method", ["session/load", "session/resume", "_acp_bridge/attach"])
 async def test_a_client_that_closes_right_behind_its_load_has_the_session_no_more(
     tmp_path: Path, method: str
@@ -340,7 +340,7 @@ async def test_who_loads_a_session_while_a_close_for_all_waits_for_a_load_is_tol
         assert "closed by another client" in other.texts(session_id)[-1]
 
 
-@pytest.mark.hazard("V5", "P1")
+@pytest.mark.hazard("V5.2", "P1")
 async def test_a_session_that_was_closed_ends_with_the_connection_of_its_last_client(
     tmp_path: Path,
 ) -> None:

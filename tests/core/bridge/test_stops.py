@@ -47,7 +47,7 @@ async def busy(home: Path, **more: Any) -> AsyncIterator[Busy]:
         gate.open()
 
 
-@pytest.mark.hazard("V4", "C1")
+@pytest.mark.hazard("V4.8", "C1")
 async def test_a_stop_of_one_that_waits_for_nothing_leaves_the_turn_of_another_alone(
     tmp_path: Path,
 ) -> None:
@@ -60,7 +60,7 @@ async def test_a_stop_of_one_that_waits_for_nothing_leaves_the_turn_of_another_a
         assert await here.other.stop_reason(waits) == "end_turn"
 
 
-@pytest.mark.hazard("V4", "C3")
+@pytest.mark.hazard("V4.8", "C3")
 async def test_a_stop_ends_the_oldest_of_its_clients_own_prompts(tmp_path: Path) -> None:
     async with busy(tmp_path) as here:
         first, second = (here.other.prompt(here.id, text) for text in ("one", "two"))
@@ -76,7 +76,7 @@ async def test_a_stop_ends_the_oldest_of_its_clients_own_prompts(tmp_path: Path)
         assert await here.first.stop_reason(behind) == "end_turn"
 
 
-@pytest.mark.hazard("V4")
+@pytest.mark.hazard("V4.8")
 async def test_what_a_stop_clears_and_what_it_beats_are_prompts_of_the_same_client(
     tmp_path: Path,
 ) -> None:
@@ -90,7 +90,7 @@ async def test_what_a_stop_clears_and_what_it_beats_are_prompts_of_the_same_clie
         assert await here.other.stop_reason(others) == "end_turn"
 
 
-@pytest.mark.hazard("V4", "C11")
+@pytest.mark.hazard("V4.8", "C11")
 async def test_a_prompt_that_another_has_put_first_is_not_ended_by_the_stop_of_who_it_displaces(
     tmp_path: Path,
 ) -> None:
@@ -211,7 +211,7 @@ async def test_what_waits_in_a_hold_is_no_turn_that_anybody_could_end(
         assert await here.first.stop_reason(waits) == "end_turn"
 
 
-@pytest.mark.hazard("V2", "P13")
+@pytest.mark.hazard("V2.2", "P13")
 async def test_two_clients_have_requests_of_one_id_and_cancel_each_its_own(tmp_path: Path) -> None:
     async with busy(tmp_path) as here:
         for client in (here.first, here.other):

@@ -100,7 +100,7 @@ async def test_every_agent_is_told_that_subagents_are_shown_whatever_the_client_
         assert told["clientCapabilities"]["subagents"] == {}
 
 
-@pytest.mark.hazard("X1", "P13.1")
+@pytest.mark.hazard("X1.11", "P13.1")
 async def test_a_client_that_shows_subagents_gets_them_under_ids_of_the_bridge(
     tmp_path: Path,
 ) -> None:
@@ -131,7 +131,7 @@ async def test_a_client_that_shows_subagents_gets_them_under_ids_of_the_bridge(
         assert never_named(here.it.editor, "kid", "grandkid")
 
 
-@pytest.mark.hazard("X1", "C16")
+@pytest.mark.hazard("X1.12", "C16")
 async def test_for_a_client_that_does_not_show_them_each_subagent_is_one_card_of_the_session(
     tmp_path: Path,
 ) -> None:
@@ -185,7 +185,7 @@ async def test_a_subagent_that_is_given_work_again_is_one_more_card(tmp_path: Pa
         assert cards(await loaded(here, {})).keys() == found.keys()
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.11")
 async def test_messages_between_sessions_name_them_as_clients_know_them_and_only_where_shown(
     tmp_path: Path,
 ) -> None:
@@ -290,7 +290,7 @@ async def test_what_was_not_announced_is_shown_to_nobody(tmp_path: Path) -> None
 # --- what it asks --------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("X1", "V9", "V3")
+@pytest.mark.hazard("X1.13", "V9", "V3")
 async def test_a_permission_of_a_subagent_is_asked_with_its_id_or_with_its_title(
     tmp_path: Path,
 ) -> None:
@@ -319,7 +319,7 @@ async def test_a_permission_of_a_subagent_is_asked_with_its_id_or_with_its_title
         assert cards(other)[call["toolCallId"]]["status"] == "completed"
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.8")
 async def test_a_call_of_a_subagent_that_changes_while_it_is_asked_about_is_asked_about_anew(
     tmp_path: Path,
 ) -> None:
@@ -338,7 +338,7 @@ async def test_a_call_of_a_subagent_that_changes_while_it_is_asked_about_is_aske
         assert asked == [{"command": "ls"}, {"command": "rm x"}]
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.13")
 async def test_a_form_of_a_subagent_is_asked_in_its_name(tmp_path: Path) -> None:
     forms: Json = {"elicitation": {"form": {}}}
     async with at_work(tmp_path, {**SHOWS, **forms}) as here:

@@ -25,7 +25,7 @@ EFFORT: Json = {"id": "effort", "type": "select", "currentValue": "low"}
 HIGH: Json = {**EFFORT, "currentValue": "high"}
 
 
-@pytest.mark.hazard("R9")
+@pytest.mark.hazard("R9.1")
 async def test_the_last_choice_of_each_kind_is_kept_in_order_also_for_the_next_bridge(
     tmp_path: Path,
 ) -> None:

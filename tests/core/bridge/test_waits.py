@@ -85,7 +85,7 @@ async def test_a_wait_is_answered_when_the_turn_that_runs_has_ended(tmp_path: Pa
         assert said(editor, here.id, NEXT) == 0
 
 
-@pytest.mark.hazard("C1", "C20", "V4")
+@pytest.mark.hazard("C1", "C20", "V4.8")
 @pytest.mark.parametrize("request_itself", [False, True])
 async def test_a_stop_of_one_that_waits_ends_the_turn_that_it_waits_for(
     tmp_path: Path, request_itself: bool
@@ -142,7 +142,7 @@ async def test_a_stop_of_one_that_waits_for_the_turn_of_another_ends_it_for_both
         assert said(other, session_id, NEXT) == 0  # its own follows
 
 
-@pytest.mark.hazard("V4", "C3")
+@pytest.mark.hazard("V4.8", "C3")
 async def test_a_stop_of_one_that_waits_clears_only_its_own_prompts(tmp_path: Path) -> None:
     async with left(tmp_path, "others", on_cancel=OnCancel.CLEAR) as here:
         editor = here.it.editor

@@ -93,7 +93,7 @@ def test_a_session_is_taken_whose_agent_has_long_names(length: int) -> None:
     assert info == ("x" * length if length <= 131_072 else None)
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.4")
 async def test_a_cursor_of_the_exported_session_is_refused_on_the_import(
     home: Path, journal: Journal, session: SessionJournal
 ) -> None:
@@ -110,7 +110,7 @@ async def test_a_cursor_of_the_exported_session_is_refused_on_the_import(
         again.end()
 
 
-@pytest.mark.hazard("R13")
+@pytest.mark.hazard("R13.7")
 async def test_prompts_that_waited_are_left_over_as_words_alone_in_their_order(
     home: Path, journal: Journal, session: SessionJournal
 ) -> None:

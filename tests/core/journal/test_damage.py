@@ -144,7 +144,7 @@ async def test_a_rotten_prompt_or_setting_hides_no_other(
     assert (session.get("a"), session.get("b")) == (None, 2)
 
 
-@pytest.mark.hazard("R3")
+@pytest.mark.hazard("R3.2")
 async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(journal: Journal) -> None:
     path = await closed_session(journal, 3)
     with closing(sqlite3.connect(path)) as connection:
@@ -156,7 +156,7 @@ async def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(journal: J
     assert not files.wal(path).exists()
 
 
-@pytest.mark.hazard("R3")
+@pytest.mark.hazard("R3.2")
 async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(journal: Journal) -> None:
     path = await closed_session(journal, 3)
     path.write_bytes(before := b"not a database\n" * 1000)
@@ -242,7 +242,7 @@ async def test_a_file_of_the_first_version_is_brought_forward_with_its_prompts(
     assert again.accept("c", {}) == 7
 
 
-@pytest.mark.hazard("R3", "K2")
+@pytest.mark.hazard("R3.2", "K2")
 async def test_a_migration_that_fails_half_way_leaves_the_old_version_whole(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,7 +87,7 @@ def told_once(told: list[Params]) -> list[str]:
     return flat
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.2")
 @given(transcripts, st.data())
 def test_who_goes_on_at_any_cursor_has_the_whole_text_once_whatever_was_merged(
     told: list[tuple[int, Params]], data: st.DataObject
@@ -101,7 +101,7 @@ def test_who_goes_on_at_any_cursor_has_the_whole_text_once_whatever_was_merged(
     assert told_once([*had, *rest]) == told_once([params for _, params in told])
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.2")
 @given(transcripts, st.data())
 def test_the_last_place_is_the_same_before_and_after_merging(
     told: list[tuple[int, Params]], data: st.DataObject
@@ -116,7 +116,7 @@ def test_the_last_place_is_the_same_before_and_after_merging(
     assert places == [cursors(told)[-1]] * 2
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.2")
 def test_who_has_half_a_message_gets_the_other_half_with_the_same_id() -> None:
     place = Place("s")
     place.add(chunk("half a "))
@@ -140,7 +140,7 @@ def test_halves_of_a_character_are_the_character_that_they_are_joined() -> None:
 LETTERS = [(1, lines(chunk("abc"), tool("t"), chunk("def")))]
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.5")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -163,7 +163,7 @@ def test_a_cursor_of_a_transcript_that_was_changed_before_it_is_refused(changed:
         read_from(place.cursor, [(1, changed)])
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.4")
 def test_a_cursor_of_another_session_is_refused_even_at_the_beginning() -> None:
     with pytest.raises(WrongCursor):
         From("s", Place("t").cursor)

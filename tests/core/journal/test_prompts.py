@@ -49,7 +49,7 @@ async def test_prompts_are_numbered_in_the_order_of_their_accepting(
     assert [prompt.prompt_id for prompt in session.prompts()] == [f"id{n}" for n in range(5)]
 
 
-@pytest.mark.hazard("X2", "Q7.1")
+@pytest.mark.hazard("X2.2", "Q7.1")
 async def test_a_key_is_bound_to_one_prompt_with_its_acceptance_for_good(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -163,7 +163,7 @@ async def test_only_a_turn_that_the_agent_ended_well_counts_as_finished(
     assert session.turns_finished() == finished
 
 
-@pytest.mark.hazard("Q6.1", "R12")
+@pytest.mark.hazard("Q6.1", "R12.1")
 async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_left_over(
     journal: Journal, session: SessionJournal
 ) -> None:

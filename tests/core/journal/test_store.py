@@ -48,7 +48,7 @@ async def test_a_created_session_is_listed_and_opens_in_another_bridge(
     await other.close()
 
 
-@pytest.mark.hazard("R2")
+@pytest.mark.hazard("R2.1")
 async def test_an_unknown_session_is_an_error_and_makes_no_file(
     journal: Journal, session: SessionJournal, home: Path
 ) -> None:

@@ -37,14 +37,14 @@ async def test_what_was_recorded_is_there_without_any_sync(
     await other.close()
 
 
-@pytest.mark.hazard("T3")
+@pytest.mark.hazard("T3.1")
 async def test_an_unknown_update_comes_back_equal(session: SessionJournal) -> None:
     odd = {"update": {"sessionUpdate": "novelty", "n": [1, 1.5, None, True, "\x00\ud83d"]}}
     session.record(1, lines({**odd, "_meta": {"deep": {"er": []}}}))
     assert await transcript(session) == [{**odd, "_meta": {"deep": {"er": []}}}]
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.1")
 async def test_a_replay_sends_messages_not_tokens_and_the_same_each_time(
     session: SessionJournal,
 ) -> None:
@@ -58,7 +58,7 @@ async def test_a_replay_sends_messages_not_tokens_and_the_same_each_time(
     assert row_count(session) == before
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.1")
 async def test_compaction_changes_the_rows_and_not_the_transcript(
     journal: Journal, session: SessionJournal
 ) -> None:
@@ -110,7 +110,7 @@ async def test_compacting_again_changes_nothing(session: SessionJournal) -> None
     assert (row_count(session), await transcript(session)) == before
 
 
-@pytest.mark.hazard("R1", "K2")
+@pytest.mark.hazard("R1.1", "K2")
 @pytest.mark.parametrize("steps", range(5))
 async def test_a_compaction_cut_off_after_any_step_leaves_the_same_transcript(
     journal: Journal, session: SessionJournal, monkeypatch: pytest.MonkeyPatch, steps: int
@@ -192,7 +192,7 @@ async def test_a_log_of_more_than_a_hundred_thousand_records_is_compacted_to_its
     assert await transcript(session) == shown
 
 
-@pytest.mark.hazard("R6")
+@pytest.mark.hazard("R6.2")
 async def test_a_replay_of_a_long_session_takes_no_more_memory_than_of_a_short_one(
     session: SessionJournal,
 ) -> None:

@@ -84,7 +84,7 @@ def test_a_left_over_prompt_that_is_run_twice_is_a_bug_and_nothing_happens() -> 
     assert (bench.now.running, bench.now.waiting) == (11, (12,))
 
 
-@pytest.mark.hazard("R12")
+@pytest.mark.hazard("R12.4")
 def test_stop_during_a_left_over_prompt_puts_the_rest_back_and_answers_the_carrier_last() -> None:
     for stop in (Cancel(), CancelPrompt(RUN), CancelPrompt(11)):
         bench = Bench()
@@ -94,7 +94,7 @@ def test_stop_during_a_left_over_prompt_puts_the_rest_back_and_answers_the_carri
         assert bench.answer()[-3:] == [cancelled(11), cancelled(RUN), SendPrompt(1, 2)]
 
 
-@pytest.mark.hazard("R12")
+@pytest.mark.hazard("R12.4")
 def test_stop_before_the_first_left_over_prompt_runs_puts_them_all_back() -> None:
     for stop in (Cancel(), CancelPrompt(RUN)):
         bench = Bench(epoch=0)
@@ -253,7 +253,7 @@ def test_what_comes_after_the_close_is_refused_or_without_effect() -> None:
 # --- the client goes ------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q6.1", "R12")
+@pytest.mark.hazard("Q6.1", "R12.1")
 def test_when_the_client_goes_the_running_turn_is_interrupted_and_the_waiting_are_left_over() -> (
     None
 ):

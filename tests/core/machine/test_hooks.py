@@ -161,7 +161,7 @@ def test_stop_means_the_prompt_whose_hooks_run_and_not_an_older_one_that_waits()
     assert here.hooks(3) == [cancelled(3)]
 
 
-@pytest.mark.hazard("Q6", "R12")
+@pytest.mark.hazard("Q6", "R12.1")
 def test_a_prompt_whose_hooks_run_when_the_bridge_ends_is_left_over() -> None:
     here = bench(BEFORE)
     here.prompt(1, 2)

@@ -53,7 +53,7 @@ def waiting(*keys: int) -> Bench:
     return bench
 
 
-@pytest.mark.hazard("N4", "Q5")
+@pytest.mark.hazard("N4.2", "Q5")
 def test_a_prompt_that_could_not_be_noted_waits_as_the_next_until_the_journal_is_back() -> None:
     bench = waiting(1, 2)
     assert (bench.state, bench.now.waiting) == ("IDLE", (1, 2))
@@ -83,7 +83,7 @@ def test_a_stop_or_a_cancel_of_a_prompt_that_waits_for_the_journal_answers_it_at
     assert bench.do(JournalBack()) == [SendPrompt(1, 3)]
 
 
-@pytest.mark.hazard("C20", "V4")
+@pytest.mark.hazard("C20", "V4.8")
 def test_a_stop_reaches_only_the_own_prompts_while_the_journal_is_away() -> None:
     bench = waiting(1, 2)
     assert bench.do(Cancel(frozenset({2}))) == [cancelled(2)]
@@ -160,7 +160,7 @@ def test_words_for_a_turn_that_could_not_be_noted_come_behind_its_prompt() -> No
     assert bench.now.waiting == (1, 3, 4, 2)
 
 
-@pytest.mark.hazard("N4")
+@pytest.mark.hazard("N4.6")
 def test_what_waits_is_answered_when_the_journal_is_lost_and_the_turn_goes_on() -> None:
     bench = Bench()
     bench.prompt(1, 2, 3)

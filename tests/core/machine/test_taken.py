@@ -33,7 +33,7 @@ from tests.core.machine.bench import Bench, cancelled, failed
 TAKEN = Taken("taken")
 
 
-@pytest.mark.hazard("N3", "P1")
+@pytest.mark.hazard("N3.10", "P1")
 def test_its_process_is_killed_at_once_and_clients_are_told_when_that_is_dead() -> None:
     bench = Bench()
     bench.prompt(1, 2)

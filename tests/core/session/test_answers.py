@@ -27,7 +27,7 @@ def test_the_agents_own_answer_is_given_as_it_came(answer: Answer) -> None:
     assert of_outcome(Replied(answer)) is answer
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.6")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -42,7 +42,7 @@ def test_an_answer_is_the_same_from_the_journal(answer: Answer) -> None:
     assert as_told(for_journal(answer)) == answer
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2.6")
 @pytest.mark.parametrize("error", [BUSY, AUTH_REQUIRED, RpcError.received(7, "m", [None])])
 def test_an_error_is_the_same_from_the_journal(error: RpcError) -> None:
     again = as_told(for_journal(Err(error)))

@@ -109,7 +109,7 @@ async def replaced(here: Living, agent: PlayedAgent) -> bool:
 # --- updates --------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("T2", "K1", "T3")
+@pytest.mark.hazard("T2.2", "K1", "T3")
 async def test_the_updates_of_one_read_are_one_record_with_all_their_fields_but_the_sessions_id(
     tmp_path: Path,
 ) -> None:

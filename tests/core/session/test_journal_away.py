@@ -59,7 +59,7 @@ async def away(folder: Path, *, loses: bool = False, **more: Any) -> AsyncIterat
             yield stand
 
 
-@pytest.mark.hazard("N4", "Q5.1", "V1")
+@pytest.mark.hazard("N4.4", "Q5.1", "V1")
 @pytest.mark.parametrize("loses", [False, True])
 async def test_it_is_sent_once_and_its_words_are_shown_and_recorded_once(
     tmp_path: Path, loses: bool
@@ -78,7 +78,7 @@ async def test_it_is_sent_once_and_its_words_are_shown_and_recorded_once(
         await here.turn(stand.agent)
 
 
-@pytest.mark.hazard("C1", "C20.1", "C20.2", "N4")
+@pytest.mark.hazard("C1", "C20.1", "C20.2", "N4.5")
 @pytest.mark.parametrize("loses", [False, True])
 async def test_a_stop_answers_it_at_once_and_it_is_never_sent(tmp_path: Path, loses: bool) -> None:
     async with away(tmp_path, loses=loses) as stand:
@@ -90,7 +90,7 @@ async def test_a_stop_answers_it_at_once_and_it_is_never_sent(tmp_path: Path, lo
         assert stand.here.states() == [PromptState.DONE]
 
 
-@pytest.mark.hazard("N4")
+@pytest.mark.hazard("N4.6")
 async def test_it_is_answered_with_the_reason_when_the_journal_is_lost(tmp_path: Path) -> None:
     async with away(tmp_path) as stand:
         stand.here.journal.on_back(JournalError(TAKEN))
@@ -159,7 +159,7 @@ async def left_over(folder: Path, *words: str) -> AsyncIterator[tuple[Living, Ga
             yield here, gate
 
 
-@pytest.mark.hazard("N4", "R12")
+@pytest.mark.hazard("N4.4", "R12")
 @pytest.mark.parametrize("loses", [False, True])
 async def test_what_is_left_over_and_is_to_run_while_it_is_away_runs_when_it_is_back(
     tmp_path: Path, loses: bool
@@ -181,7 +181,7 @@ async def test_what_is_left_over_and_is_to_run_while_it_is_away_runs_when_it_is_
         assert [said.count(each) for each in ("one", "two")] == [1, 1]
 
 
-@pytest.mark.hazard("N4", "R12")
+@pytest.mark.hazard("N4", "R12.3")
 @pytest.mark.parametrize("loses", [False, True])
 async def test_what_is_left_over_and_dropped_while_it_is_away_never_runs(
     tmp_path: Path, loses: bool

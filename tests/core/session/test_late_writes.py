@@ -53,7 +53,7 @@ async def test_updates_and_the_answer_leave_when_their_rows_are_made_and_in_thei
         assert await recorded_texts(here.journal) == ["mend", "onetwo"]
 
 
-@pytest.mark.hazard("T2")
+@pytest.mark.hazard("T2.5")
 async def test_what_tells_of_no_write_of_the_session_leaves_at_once(tmp_path: Path) -> None:
     async with late(tmp_path) as (here, agent, gate):
         here.prompt()

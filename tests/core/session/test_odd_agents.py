@@ -145,7 +145,7 @@ async def test_a_stop_a_repeated_prompt_and_usage_are_no_words_and_a_stop_needs_
 # --- messages -------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("T2")
+@pytest.mark.hazard("T2.3", "T2.4")
 async def test_an_empty_chunk_is_neither_shown_nor_recorded_unless_it_has_another_member(
     tmp_path: Path,
 ) -> None:
@@ -192,7 +192,7 @@ async def test_the_text_of_a_message_is_read_in_whatever_form_it_comes(
         assert here.updates() == [chunk(text(each)) for each in texts]
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.6")
 async def test_of_version_2_s_words_of_an_agent_of_version_1_only_the_texts_are_passed_on(
     tmp_path: Path,
 ) -> None:
@@ -216,7 +216,7 @@ async def test_of_version_2_s_words_of_an_agent_of_version_1_only_the_texts_are_
         ]
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.8")
 async def test_marks_like_the_bridge_s_own_are_dropped_wherever_an_agent_puts_them(
     tmp_path: Path,
 ) -> None:
@@ -380,7 +380,7 @@ async def test_an_agent_that_cancels_its_own_question_is_answered_at_once(
         assert told(agent) == [-32800]
 
 
-@pytest.mark.hazard("X1", "C18")
+@pytest.mark.hazard("X1.5", "C18")
 async def test_kinds_of_options_that_version_1_does_not_have_are_left_out(tmp_path: Path) -> None:
     fifth = {"optionId": "ever", "name": "For ever", "kind": "allow_persistent"}
     odd: list[Any] = [{**ONCE, "optionId": 5}, {"optionId": "n", "kind": "reject_once"}]
@@ -455,7 +455,7 @@ async def test_a_flat_answer_that_names_one_offered_option_chooses_it(
         assert decided == {"decision": "allow", "by": "client", "option": "allow_once"}
 
 
-@pytest.mark.hazard("C18.3", "V3")
+@pytest.mark.hazard("C18.3", "V3.4")
 @pytest.mark.parametrize(
     "odd",
     [

@@ -140,7 +140,7 @@ async def test_a_kind_beside_its_update_and_a_meta_that_is_no_object_cost_nothin
         assert here.updates() == [chunk(text("a")), chunk(text("b"))]
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.8")
 async def test_no_other_name_of_a_kind_makes_an_update_of_the_bridge_s_own(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
         own = {"type": "_acp_bridge_said", "said": {}}
@@ -248,7 +248,7 @@ def state(kind: str, **told: Any) -> Json:
     return {"sessionUpdate": kind, **told}
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.4")
 @pytest.mark.parametrize(
     ("odd", "shown"),
     [
@@ -269,7 +269,7 @@ async def test_a_mode_has_the_form_of_version_1_or_is_not_shown(
         assert here.updates() == told
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.4")
 @pytest.mark.parametrize(
     ("name", "odd", "shown"),
     [
@@ -307,7 +307,7 @@ async def test_commands_have_the_form_of_version_1_or_are_left_out(
         )
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.4")
 async def test_figures_and_titles_have_the_types_of_version_1(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()
@@ -321,7 +321,7 @@ async def test_figures_and_titles_have_the_types_of_version_1(tmp_path: Path) ->
         assert (one["used"], "cost" in one, two["cost"]["amount"]) == (2, False, 1.5)
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.4")
 @pytest.mark.parametrize("odd", [-1, 2**64, 10**400, float("inf"), 1.5, True, "many", [1]])
 @pytest.mark.parametrize("name", ["used", "size"])
 async def test_tokens_that_are_no_number_of_version_1_are_not_shown(
@@ -336,7 +336,7 @@ async def test_tokens_that_are_no_number_of_version_1_are_not_shown(
         assert here.updates()[-1] == state("session_info_update", title=None, updatedAt=None, x=1)
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.4")
 async def test_a_plan_without_a_list_is_not_shown_and_options_are_objects(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()

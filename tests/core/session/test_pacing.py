@@ -206,7 +206,7 @@ async def test_of_subagents_only_what_becomes_of_them_is_kept_then(tmp_path: Pat
         agent.answer(turn, CANCELLED)
 
 
-@pytest.mark.hazard("R13", "P15")
+@pytest.mark.hazard("R13.1", "P15")
 async def test_what_the_agent_announces_in_a_drain_that_nobody_reads_is_in_force_and_shown_later(
     tmp_path: Path,
 ) -> None:

@@ -124,7 +124,7 @@ async def test_the_words_and_the_answer_are_kept_in_the_transcript(tmp_path: Pat
         assert [said.strip() for said in kept] == ["/queue", shown]
 
 
-@pytest.mark.hazard("R12")
+@pytest.mark.hazard("R12.3")
 async def test_run_lets_all_that_is_left_over_run_in_order_and_stays_open_meanwhile(
     tmp_path: Path,
 ) -> None:

@@ -90,7 +90,7 @@ async def test_a_session_that_was_at_rest_is_left_as_it_is(journal: SessionJourn
     assert (await dead.recover(), dead.left_over, states(journal)) == ([], [], [DONE])
 
 
-@pytest.mark.hazard("Q6.1", "Q5", "R12")
+@pytest.mark.hazard("Q6.1", "Q5", "R12.1")
 async def test_a_turn_is_interrupted_once_and_what_waited_is_left_over_in_order(
     journal: SessionJournal,
 ) -> None:
@@ -198,7 +198,7 @@ async def test_of_a_turn_whose_end_could_not_be_written_it_is_said_that_a_part_i
     assert (states(journal), dead.left_over) == ([DONE], [])
 
 
-@pytest.mark.hazard("Q6", "R3")
+@pytest.mark.hazard("Q6", "R3.2")
 @pytest.mark.parametrize("table", ["updates", "prompts"])
 async def test_what_cannot_be_read_changes_nothing(journal: SessionJournal, table: str) -> None:
     dead = Dead(journal)

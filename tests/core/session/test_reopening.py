@@ -123,7 +123,7 @@ async def test_a_session_that_the_agent_should_remember_is_never_made_anew_inste
         assert here.texts() == []  # the answer has said it
 
 
-@pytest.mark.hazard("R10")
+@pytest.mark.hazard("R10.1")
 @pytest.mark.parametrize(
     ("capabilities", "ways"),
     [(("resume", "load"), [R, L, N]), (("resume",), [R, N]), (("load",), [L, N])],

@@ -107,7 +107,7 @@ async def waits(client: ClientEnd, load: Beside) -> None:
 # --- what a client is shown -----------------------------------------------------------------------
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.1", "R1.3", "R1.4")
 async def test_a_load_shows_the_same_each_time_before_its_answer_and_changes_nothing(
     tmp_path: Path,
 ) -> None:
@@ -122,7 +122,7 @@ async def test_a_load_shows_the_same_each_time_before_its_answer_and_changes_not
         assert await recorded(here.journal) == before
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.5")
 async def test_a_resume_shows_nothing_and_is_answered_alike(tmp_path: Path) -> None:
     async with living(tmp_path) as here:
         client = ClientEnd()
@@ -164,7 +164,7 @@ async def test_the_last_state_of_each_kind_comes_last_in_one_order_fit_for_the_c
             assert result["configOptions"] == options
 
 
-@pytest.mark.hazard("R7")
+@pytest.mark.hazard("R7.1")
 async def test_a_replay_names_no_terminal(tmp_path: Path) -> None:
     async with living(tmp_path) as here:
         card: Json = {"sessionUpdate": "tool_call", "toolCallId": "t"}
@@ -189,7 +189,7 @@ async def test_a_record_that_is_no_update_is_shown_as_it_is_and_hides_no_other(
         assert shape(following) == "next"
 
 
-@pytest.mark.hazard("R12")
+@pytest.mark.hazard("R12.2")
 @pytest.mark.parametrize("replay", [True, False])
 async def test_held_prompts_are_named_in_the_session_and_in_the_answer_and_not_recorded(
     tmp_path: Path, replay: bool
@@ -207,7 +207,7 @@ async def test_held_prompts_are_named_in_the_session_and_in_the_answer_and_not_r
 # --- what happens meanwhile -----------------------------------------------------------------------
 
 
-@pytest.mark.hazard("R1", "R4", "T2")
+@pytest.mark.hazard("R1", "R4.3", "T2")
 async def test_what_happens_during_a_load_comes_once_and_after_its_answer(
     tmp_path: Path,
 ) -> None:
@@ -229,7 +229,7 @@ async def test_what_happens_during_a_load_comes_once_and_after_its_answer(
         assert here.texts()[2:] == ["live"]
 
 
-@pytest.mark.hazard("R6", "P6")
+@pytest.mark.hazard("R6.1", "P6")
 async def test_no_more_than_a_page_is_read_for_a_client_that_does_not_read(
     tmp_path: Path,
 ) -> None:
@@ -282,7 +282,7 @@ async def test_a_load_that_is_cancelled_lets_the_session_go_on_and_the_next_one_
         assert shown == [LONG, MORE, "end", "meanwhile"]
 
 
-@pytest.mark.hazard("Q8", "R3")
+@pytest.mark.hazard("Q8", "R3.2")
 @pytest.mark.parametrize("table", ["updates", "settings"])
 async def test_a_load_that_cannot_read_the_journal_fails_and_the_session_goes_on(
     tmp_path: Path, table: str

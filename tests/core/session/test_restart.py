@@ -82,7 +82,7 @@ async def refused(here: Living) -> str:
 # --- the session is the process's again -----------------------------------------------------------
 
 
-@pytest.mark.hazard("R9", "C9.2")
+@pytest.mark.hazard("R9.1", "C9.2")
 async def test_the_session_comes_first_then_its_settings_then_what_waited(tmp_path: Path) -> None:
     async with living(tmp_path, does_nothing, first=first()) as here:
         await chose(here, SET_MODE, modeId="edit")
@@ -109,7 +109,7 @@ async def test_a_setting_that_waits_takes_the_place_of_the_one_that_was_chosen_b
         assert [each["modeId"] for each in agent.params(SET_MODE)] == ["edit"]
 
 
-@pytest.mark.hazard("R9")
+@pytest.mark.hazard("R9.2")
 async def test_a_setting_that_the_agent_refuses_keeps_the_session_from_being_ready(
     tmp_path: Path,
 ) -> None:
@@ -180,7 +180,7 @@ async def test_a_mode_that_is_set_in_a_restart_is_told_by_the_answer_alone(tmp_p
         assert here.session.user_settings.shown["modes"]["currentModeId"] == "edit"
 
 
-@pytest.mark.hazard("R13")
+@pytest.mark.hazard("R13.2")
 @pytest.mark.parametrize("begins_with", ["edit", "plan"])
 async def test_a_mode_that_the_agent_announced_is_set_again_unless_the_process_begins_with_it(
     tmp_path: Path, begins_with: str

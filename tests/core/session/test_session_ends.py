@@ -182,7 +182,7 @@ async def test_a_session_without_a_process_or_with_one_that_is_not_ready_closes_
 # --- the bridge ends ------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("Q6.1", "R12", "P2.2")
+@pytest.mark.hazard("Q6.1", "R12.1", "P2.2")
 async def test_when_the_bridge_ends_a_running_prompt_is_interrupted_and_those_that_wait_are_held(
     tmp_path: Path,
 ) -> None:

@@ -49,7 +49,7 @@ def forgets(agent: PlayedAgent) -> None:
 # --- requests for the agent -----------------------------------------------------------------------
 
 
-@pytest.mark.hazard("R9")
+@pytest.mark.hazard("R9.3")
 async def test_a_setting_of_a_session_that_has_no_process_starts_one_and_precedes_the_prompt(
     tmp_path: Path,
 ) -> None:

@@ -122,7 +122,7 @@ async def test_boolean_options_are_left_out_for_the_client_that_asked_and_kept_i
         assert here.session.user_settings.shown == {"configOptions": OPTIONS}
 
 
-@pytest.mark.hazard("R9", "P3", "Q9.2")
+@pytest.mark.hazard("R9.1", "P3", "Q9.2")
 async def test_what_a_process_had_fails_with_it_and_only_what_it_confirmed_is_set_again(
     tmp_path: Path,
 ) -> None:

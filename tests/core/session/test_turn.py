@@ -153,7 +153,7 @@ def loads_in_parts(agent: PlayedAgent) -> None:
     agent.initialized["agentCapabilities"] = {"loadSession": True}
 
 
-@pytest.mark.hazard("R11")
+@pytest.mark.hazard("R11.1")
 async def test_the_rest_of_a_replay_whose_load_was_answered_in_the_middle_is_not_said_again(
     tmp_path: Path,
 ) -> None:
@@ -187,7 +187,7 @@ def forgets(agent: PlayedAgent) -> None:
     agent.reply(SESSION_NEW, {"sessionId": "younger"})
 
 
-@pytest.mark.hazard("R15")
+@pytest.mark.hazard("R15.3")
 async def test_the_transcript_goes_before_the_words_of_one_prompt_and_that_is_said(
     tmp_path: Path,
 ) -> None:
@@ -210,7 +210,7 @@ async def test_the_transcript_goes_before_the_words_of_one_prompt_and_that_is_sa
         assert carried == []
 
 
-@pytest.mark.hazard("R15")
+@pytest.mark.hazard("R15.3")
 async def test_the_transcript_goes_again_if_its_turn_was_killed_and_that_session_is_lost_too(
     tmp_path: Path,
 ) -> None:

@@ -213,7 +213,7 @@ async def test_a_session_that_another_bridge_has_is_not_deleted(tmp_path: Path) 
         assert it.editor.texts(session_id) == ["hello", "echo hello"]
 
 
-@pytest.mark.hazard("K6.7", "R8")
+@pytest.mark.hazard("K6.7", "R8.2")
 @pytest.mark.parametrize("lost", ["nothing", "the index", "the file can't be read"])
 @pytest.mark.parametrize("prompts", [["hello"], []])
 async def test_a_session_of_another_agent_is_not_deleted_and_the_mismatch_is_named(

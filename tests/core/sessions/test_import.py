@@ -40,7 +40,7 @@ async def nothing_came_of_it(it: World) -> bool:
 
 
 @WAYS
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.17")
 async def test_no_agent_can_say_on_which_machine_a_session_is(tmp_path: Path, how: str) -> None:
     async with world(tmp_path, knowing()) as it:
         error = RpcError(-32600, "it is elsewhere")
@@ -102,7 +102,7 @@ def loads_with(result: Json, *states: Json) -> Any:
     return load
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.5")
 async def test_a_resume_shows_nothing_of_the_replay_and_records_it(tmp_path: Path) -> None:
     async with world(tmp_path, knowing()) as it:
         commands = {"sessionUpdate": "available_commands_update", "availableCommands": []}

@@ -42,7 +42,7 @@ async def test_a_stored_session_is_shown_then_answered_and_given_to_a_process(
         assert it.editor.texts(session_id)[2:] == ["echo again"]
 
 
-@pytest.mark.hazard("R1")
+@pytest.mark.hazard("R1.5")
 async def test_a_resume_shows_nothing_of_what_was_said(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         session_id = await it.stored("hello")
@@ -97,7 +97,7 @@ async def test_one_without_a_prompt_can_be_loaded_whenever_a_load_before_was_can
         assert number > 10
 
 
-@pytest.mark.hazard("Q8", "R3")
+@pytest.mark.hazard("Q8", "R3.2")
 async def test_a_session_goes_on_after_a_load_that_was_cancelled_or_that_the_journal_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +126,7 @@ async def test_a_session_goes_on_after_a_load_that_was_cancelled_or_that_the_jou
 # --- live ------------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("R4", "P12.1")
+@pytest.mark.hazard("R4.2", "P12.1")
 @WAYS
 async def test_a_live_session_keeps_its_process_and_its_turn(tmp_path: Path, how: str) -> None:
     async with world(tmp_path) as it:
@@ -142,7 +142,7 @@ async def test_a_live_session_keeps_its_process_and_its_turn(tmp_path: Path, how
         assert len(it.agent.processes) == 1
 
 
-@pytest.mark.hazard("R5")
+@pytest.mark.hazard("R5.1", "R5.3")
 @WAYS
 async def test_a_live_session_is_moved_to_other_roots_and_servers_but_not_to_another_folder(
     tmp_path: Path, how: str
@@ -165,7 +165,7 @@ async def test_a_live_session_is_moved_to_other_roots_and_servers_but_not_to_ano
         assert len(it.agent.living) == 1
 
 
-@pytest.mark.hazard("R5")
+@pytest.mark.hazard("R5.2")
 @pytest.mark.parametrize(
     "given", [{"additionalDirectories": ["/r"]}, {"mcpServers": [{}]}], ids=str
 )
@@ -226,7 +226,7 @@ async def test_a_session_whose_close_was_given_up_is_opened_again_by_a_load(
 # --- not here --------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("R2")
+@pytest.mark.hazard("R2.1")
 @WAYS
 async def test_a_session_that_nobody_knows_is_an_error_and_leaves_nothing(
     tmp_path: Path, how: str
@@ -243,7 +243,7 @@ async def test_a_session_that_nobody_knows_is_an_error_and_leaves_nothing(
         assert len(it.agent.processes) == 1
 
 
-@pytest.mark.hazard("R8", "R3")
+@pytest.mark.hazard("R8.2", "R3")
 @WAYS
 async def test_a_session_of_another_agent_is_refused_by_name(tmp_path: Path, how: str) -> None:
     async with world(tmp_path) as it:

@@ -265,7 +265,7 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_n
         assert [p for p in it.agent.living if p is not it.pool.link] == []
 
 
-@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X1.4")
 @pytest.mark.parametrize(
     "odd",
     [

@@ -142,7 +142,7 @@ async def test_a_session_is_opened_under_its_lock_and_closed_with_it(tmp_path: P
         assert await it.is_closed()
 
 
-@pytest.mark.hazard("R2")
+@pytest.mark.hazard("R2.1")
 async def test_a_session_that_the_journal_does_not_have_is_none_and_leaves_no_file(
     tmp_path: Path,
 ) -> None:
@@ -152,7 +152,7 @@ async def test_a_session_that_the_journal_does_not_have_is_none_and_leaves_no_fi
         assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.hazard("R2", "K3")
+@pytest.mark.hazard("R2.1", "K3")
 async def test_a_session_that_is_deleted_while_its_lock_is_waited_for_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +169,7 @@ async def test_a_session_that_is_deleted_while_its_lock_is_waited_for_is_unknown
         assert await it.is_closed()
 
 
-@pytest.mark.hazard("R8", "R3")
+@pytest.mark.hazard("R8.2", "R3")
 async def test_a_session_of_another_agent_is_refused_by_name_and_stays_as_it_was(
     tmp_path: Path,
 ) -> None:

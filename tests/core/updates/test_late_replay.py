@@ -37,7 +37,7 @@ def of(*record: Json) -> LateReplay:
     return late
 
 
-@pytest.mark.hazard("R11")
+@pytest.mark.hazard("R11.1")
 @pytest.mark.parametrize(
     "replay",
     [
@@ -151,7 +151,7 @@ def test_after_a_replay_that_was_whole_or_another_one_all_is_new(early: list[Jso
     assert updates.incoming(agent("first "), Phase.LIVE)
 
 
-@pytest.mark.hazard("R11")
+@pytest.mark.hazard("R11.3")
 def test_a_late_replay_whose_messages_are_trimmed_at_their_ends_is_swallowed() -> None:
     updates = Updates({"m"})
     updates.new_process(2)

@@ -42,7 +42,7 @@ def test_a_prompt_is_summed_up_in_one_line_of_bounded_length(given: list[Any], t
     assert notices.summary(given, 11) == told
 
 
-@pytest.mark.hazard("R12")
+@pytest.mark.hazard("R12.2")
 def test_the_notice_of_left_over_prompts_numbers_them_and_says_what_to_do() -> None:
     one, two = prompt("first"), prompt("second " * 40)
     assert "1 prompt was waiting" in notices.left_over([(7, one)])

@@ -231,7 +231,7 @@ def test_boolean_options_are_left_out_for_a_client_that_does_not_know_them(boole
     assert len(options) == 3
 
 
-@pytest.mark.hazard("R7")
+@pytest.mark.hazard("R7.1")
 def test_a_replay_names_no_terminal_and_changes_nothing_else() -> None:
     text = {"type": "content", "content": {"type": "text", "text": "x"}}
     update = {**card("t"), "content": [{"type": "terminal", "terminalId": "1"}, text]}

@@ -193,7 +193,7 @@ def test_an_error_beside_a_result_is_an_error(result: object) -> None:
 # --- what goes out ------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("T3")
+@pytest.mark.hazard("T3.6")
 @pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85"])
 def test_no_reader_finds_the_end_of_a_line_inside_of_one(end: str) -> None:
     message = {"method": "m", f"k{end}": [f"ä{end}\\{end}", "\ud800"]}

@@ -16,7 +16,7 @@ from tests.core.session.test_sleep_moments import no_descendants as no_descendan
 from tests.core.session.waiting import quiet, until
 
 
-@pytest.mark.hazard("V4")
+@pytest.mark.hazard("V4.8")
 async def test_a_stop_ends_questions_beside_the_session_of_its_client_alone(
     tmp_path: Path,
 ) -> None:

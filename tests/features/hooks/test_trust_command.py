@@ -209,7 +209,7 @@ def trusts(tmp_path: Path, kept: str) -> bool:
     return folder.is_dir() and any(folder.iterdir())
 
 
-@pytest.mark.hazard("A2")
+@pytest.mark.hazard("A2.3")
 def test_each_row_that_a_projects_rules_would_allow_is_shown_and_trusted_apart_from_its_hooks(
     tmp_path: Path, project: Path
 ) -> None:

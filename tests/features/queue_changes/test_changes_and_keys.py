@@ -30,7 +30,7 @@ async def test_words_are_compared_with_those_that_were_sent_first_also_when_edit
         assert await here.shown_by(here.editor, "better") == 1
 
 
-@pytest.mark.hazard("X2", "R12")
+@pytest.mark.hazard("X2.6", "R12")
 @pytest.mark.parametrize("held", [False, True])
 async def test_what_was_dropped_is_answered_cancelled(tmp_path: Path, *, held: bool) -> None:
     async with left_over(tmp_path, "work") if held else session(tmp_path) as here:
@@ -45,7 +45,7 @@ async def test_what_was_dropped_is_answered_cancelled(tmp_path: Path, *, held: b
         assert "work" not in here.prompted
 
 
-@pytest.mark.hazard("X2", "R12")
+@pytest.mark.hazard("X2.7", "R12.3")
 @pytest.mark.parametrize("ends", ["/queue run", "/queue drop", "/queue drop 2"])
 async def test_what_is_left_over_stays_so_until_the_user_says_what_becomes_of_it(
     tmp_path: Path, ends: str

@@ -25,7 +25,7 @@ from tests.core.session.waiting import quiet, until
 pytestmark = pytest.mark.usefixtures("no_errors")
 
 
-@pytest.mark.hazard("R12")
+@pytest.mark.hazard("R12.3")
 async def test_drop_forgets_all_or_the_one_of_that_number_for_good(tmp_path: Path) -> None:
     async with left(tmp_path, "a", "b", "c") as here:
         assert await types_and_waits(here, "/queue drop 2") == ["Dropped prompt 2.", DONE]

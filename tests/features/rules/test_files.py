@@ -39,7 +39,7 @@ def test_a_mistake_refuses_the_whole_file_and_is_named_with_its_line(text: str, 
     assert why in str(caught.value)
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1.1")
 @pytest.mark.parametrize(
     ("rule", "path", "matches"),
     [

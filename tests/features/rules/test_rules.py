@@ -130,7 +130,7 @@ async def ruled(
         yield Ruled(here, agent, work)
 
 
-@pytest.mark.hazard("A1", "C18")
+@pytest.mark.hazard("A1.15", "C18")
 async def test_rules_refuse_allow_and_ask_with_the_options_that_the_agent_offered(
     tmp_path: Path,
 ) -> None:
@@ -167,7 +167,7 @@ async def test_a_card_tells_which_rule_has_decided_and_a_refusal_is_said(tmp_pat
         assert "Your rule refused `a command`: deny Bash(rm *) (permissions.toml, line 1)" in said
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1.9")
 @pytest.mark.parametrize(
     ("hook", "command", "becomes"),
     [
@@ -189,7 +189,7 @@ async def test_rules_and_hooks_have_their_order(
         assert await it.runs(command) == becomes
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1.13")
 async def test_hooks_that_are_missing_leave_the_word_to_the_person_and_not_to_a_rule(
     tmp_path: Path,
 ) -> None:
@@ -198,7 +198,7 @@ async def test_hooks_that_are_missing_leave_the_word_to_the_person_and_not_to_a_
         assert await it.runs("rm x") == "no"
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1.10")
 @pytest.mark.parametrize("rules", [None, 'allow = ["Edit", "Bash"]'])
 async def test_neither_rule_nor_hook_allows_writing_to_what_guards_the_user(
     tmp_path: Path, rules: str | None
@@ -238,7 +238,7 @@ async def test_a_client_that_answers_by_a_rule_of_its_own_is_not_asked_what_is_a
         assert await it.asks(kind="edit", rawInput={"path": "src/a"}, _meta=mark) == "no"
 
 
-@pytest.mark.hazard("A1", "C18")
+@pytest.mark.hazard("A1.1", "A1.4", "C18")
 async def test_a_call_that_is_not_understood_is_allowed_by_no_rule(tmp_path: Path) -> None:
     async with ruled(tmp_path, 'allow = ["Bash", "Edit", "Read", "WebFetch", "Search"]') as it:
         assert await it.asks(kind="read", locations=[{"path": "a"}]) == "yes"
@@ -269,7 +269,7 @@ async def test_the_ordinary_commands_of_each_agent_are_allowed_and_no_more_than_
             assert await it.asks(**given) == "asked"
 
 
-@pytest.mark.hazard("A1", "V9")
+@pytest.mark.hazard("A1", "V9.1")
 async def test_what_a_request_does_not_say_is_taken_from_the_calls_card(tmp_path: Path) -> None:
     async with ruled(tmp_path) as it:
         card = {"sessionUpdate": "tool_call", "title": "x", "kind": "execute"}
@@ -312,7 +312,7 @@ async def test_what_rules_refuse_the_agent_does_not_get_from_the_client_either(
         assert await it.does(CREATE_TERMINAL, command="make") == "passed on"
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1.12")
 async def test_a_changed_file_counts_and_while_it_has_a_mistake_only_its_refusals_do(
     tmp_path: Path,
 ) -> None:
@@ -334,7 +334,7 @@ async def test_a_changed_file_counts_and_while_it_has_a_mistake_only_its_refusal
         assert await it.runs("ls") == "yes"
 
 
-@pytest.mark.hazard("A1")
+@pytest.mark.hazard("A1.12")
 async def test_a_pipe_or_a_folder_in_the_place_of_the_file_keeps_its_last_refusals(
     tmp_path: Path,
 ) -> None:
@@ -360,7 +360,7 @@ async def test_a_file_that_anybody_may_write_allows_nothing(tmp_path: Path) -> N
         assert "anybody may write this file" in "".join(it.notices())
 
 
-@pytest.mark.hazard("A2")
+@pytest.mark.hazard("A2.1", "A2.2")
 async def test_a_projects_own_rules_refuse_and_ask_but_allow_nothing_by_themselves(
     tmp_path: Path,
 ) -> None:
@@ -377,7 +377,7 @@ async def test_a_projects_own_rules_refuse_and_ask_but_allow_nothing_by_themselv
         assert await it.runs("make") == "no"
 
 
-@pytest.mark.hazard("A2")
+@pytest.mark.hazard("A2.2")
 async def test_what_a_project_allows_counts_while_the_user_trusts_its_file_as_it_is(
     tmp_path: Path,
 ) -> None:

@@ -54,7 +54,7 @@ async def test_the_title_and_the_mode_that_the_agent_gives_are_kept(tmp_path: Pa
         assert len(here.updates()) == 2
 
 
-@pytest.mark.hazard("V2")
+@pytest.mark.hazard("V2.3")
 async def test_commands_settings_and_words_of_one_are_shown_to_the_others_and_not_repeated(
     tmp_path: Path,
 ) -> None:

@@ -31,7 +31,7 @@ def usage(**told: Any) -> Any:
     return {"sessionUpdate": USAGE_UPDATE, "used": 1, "_meta": {"_claude/rateLimit": told}}
 
 
-@pytest.mark.hazard("R17")
+@pytest.mark.hazard("R17.3")
 @pytest.mark.parametrize(
     "row", RECORDED, ids=lambda row: f"{row['agentInfo']['name']}: {row['how']}"
 )
@@ -43,7 +43,7 @@ def test_a_recorded_limit_is_recognised_with_its_reset(row: Any) -> None:
     assert (limit.resets_at or next(filter(None, told), None)) == row["resetsAt"]
 
 
-@pytest.mark.hazard("R17")
+@pytest.mark.hazard("R17.3")
 def test_each_agent_of_the_table_has_a_recording() -> None:
     names = {row["agentInfo"]["name"] for row in RECORDED}
     assert names | {BUILTIN_INFO} == usage_limits._ERRORS.keys()  # the built-in one's are run live

@@ -476,7 +476,7 @@ async def test_a_hooks_feedback_after_a_later_turn_is_sent(tmp_path: Path) -> No
         assert said(here) == []
 
 
-@pytest.mark.hazard("R12")
+@pytest.mark.hazard("R12.1")
 async def test_the_end_of_the_bridge_leaves_what_waits_over(
     tmp_path: Path, clock: TurnedClock, wall: Wall
 ) -> None:

@@ -39,7 +39,7 @@ async def test_an_editor_works_through_it_and_its_end_ends_it(tmp_path: Path) ->
         assert there.server.runs == ["words"]
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.7")
 async def test_the_token_stands_in_no_argument_and_no_environment(tmp_path: Path) -> None:
     async with site() as there:
         command = [*COMMAND, *logged_in(tmp_path / "home", there.port)]
@@ -68,7 +68,7 @@ async def test_without_a_token_it_says_how_to_get_one(tmp_path: Path) -> None:
     assert f"acp-bridge connect --home {tmp_path} --login https://home.example" in said
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.13")
 async def test_a_login_from_a_pipe_tries_the_token_and_keeps_it_for_the_user_alone(
     tmp_path: Path,
 ) -> None:
@@ -84,7 +84,7 @@ async def test_a_login_from_a_pipe_tries_the_token_and_keeps_it_for_the_user_alo
         assert kept == Login(TOKEN)
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.13")
 async def test_a_file_with_tokens_that_others_may_read_is_not_used(tmp_path: Path) -> None:
     command = logged_in(tmp_path / "home", 1)
     (tmp_path / "home/connect.json").chmod(0o644)
@@ -150,7 +150,7 @@ def _log_in(url: str, home: Path, fingerprint: str) -> None:
         ("https://home.example:eight", "is no address"),
     ],
 )
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.14")
 def test_an_address_that_shows_what_is_sent_or_holds_a_token_is_refused(
     text: str, why: str
 ) -> None:

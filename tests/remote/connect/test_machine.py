@@ -155,7 +155,7 @@ def play(seed: int) -> World:
     return world
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.1")
 def test_cut_anywhere_the_editor_sees_each_word_and_each_answer_once() -> None:
     for seed in range(300):
         try:
@@ -203,7 +203,7 @@ def judge(world: World) -> None:
         assert answer == world.given[question]
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.1")
 def test_a_cut_at_each_place_of_one_turn_loses_and_doubles_nothing() -> None:
     for place in range(40):
         world = greeted()

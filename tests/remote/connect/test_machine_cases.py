@@ -76,7 +76,7 @@ def test_a_new_session_that_was_never_sent_waits_for_a_line_and_not_without_end(
     assert "there is no line to host" in error(world, third)
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.18")
 def test_a_stop_for_a_prompt_that_was_never_sent_answers_it_here() -> None:
     world = opened()
     world.cut()
@@ -88,7 +88,7 @@ def test_a_stop_for_a_prompt_that_was_never_sent_answers_it_here() -> None:
     assert world.server.sessions["s0"].prompts == []
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.18")
 def test_a_stop_said_while_no_prompt_is_open_and_no_line_is_there_reaches_nobody() -> None:
     world = opened()
     world.cut()
@@ -144,7 +144,7 @@ def test_an_initialize_that_is_refused_on_another_connection_ends_that_connectio
     assert world.machine.from_server(refusal) == [HangUp("initialize was refused: no")]
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.14", "N2.15")
 def test_a_cursor_that_is_refused_has_what_was_not_shown_shown_from_the_middle_of_a_chunk() -> None:
     world, session = working(3)
     world.cut()
@@ -306,7 +306,7 @@ def question(id: int, title: str, **own: Any) -> Any:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.hazard("V9", "N2")
+@pytest.mark.hazard("V9.8", "N2")
 def test_a_yes_to_what_was_shown_before_is_none_to_what_is_asked_now(*, whole: bool) -> None:
     world = World()
     world.connect()

@@ -63,7 +63,7 @@ def test_a_load_is_followed_to_the_machine_that_has_the_session_and_so_is_all_ab
     assert world.steps == [OPEN_B]
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.15")
 def test_without_a_login_nothing_is_sent_there_and_the_error_says_what_to_do() -> None:
     world = working_at_b("https://a.example")
     asked = load(world)
@@ -214,7 +214,7 @@ def test_an_id_of_the_editors_is_not_taken_for_one_that_a_second_machine_is_aske
     assert world.steps == [OPEN_B]
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.16")
 def test_a_session_that_moves_to_where_nobody_has_logged_in_says_so_and_its_prompts_end() -> None:
     world = greeted("https://a.example")
     new(world)

@@ -117,7 +117,7 @@ def words_of(site: Site, session: str) -> str:
     return "".join(text for kind, text in entries if kind == "agent_message_chunk")
 
 
-@pytest.mark.hazard("N2")
+@pytest.mark.hazard("N2.1")
 @pytest.mark.parametrize("seed", range(8))
 async def test_over_a_line_that_is_cut_after_some_bytes_each_word_and_answer_comes_once(
     seed: int,

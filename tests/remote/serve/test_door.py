@@ -40,7 +40,7 @@ def ask(at: Door, path: str = "/acp", now: float = 0.0, who: str = "192.0.2.1", 
     return found.status if isinstance(found, Refusal) else found
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.1")
 def test_who_has_the_token_comes_in_and_no_other() -> None:
     assert ask(door()) == TOKEN
     for wrong in (None, "", "Bearer", "Bearer ", "Bearer acpb_x", f"Basic {SECRET}", SECRET):
@@ -59,7 +59,7 @@ def test_health_says_ok_without_a_token_and_nothing_else() -> None:
     assert found == Refusal(HTTPStatus.OK, "ok", {})
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.2")
 @pytest.mark.parametrize(
     "host",
     [
@@ -105,7 +105,7 @@ def test_behind_a_proxy_its_origin_names_the_server_beside_the_bound_address() -
     assert ask(at, Host="localhost") == TOKEN  # as nginx says it
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.2")
 @pytest.mark.parametrize(
     "origin",
     [
@@ -131,7 +131,7 @@ def test_the_server_s_own_page_passes_and_still_needs_a_token() -> None:
     assert ask(at, Host="bridge.example.org", Origin="https://bridge.example.org") == TOKEN
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.2")
 def test_behind_a_proxy_the_named_origin_alone_is_the_page_s() -> None:
     at = door(origin="https://bridge.example.org")
     assert ask(at, Origin="https://bridge.example.org", Host="bridge.example.org") == TOKEN
@@ -172,7 +172,7 @@ def test_all_addresses_of_an_ipv6_network_count_as_one_and_old_ones_are_forgotte
     assert ask(at, who="2001:db8::1") == TOKEN
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.6")
 def test_every_token_is_compared_in_constant_time_whichever_fits(
     home: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

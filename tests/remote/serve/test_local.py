@@ -57,7 +57,7 @@ def connected(
                 yield connection, process
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.11")
 @pytest.mark.parametrize("how", HOW)
 async def test_what_an_agent_starts_may_not_come_in_however_it_was_started(how: str) -> None:
     with listening() as waiting:

@@ -507,7 +507,7 @@ TAPS: list[Json] = [
 APPROVES = ("stop", "answer")
 
 
-@pytest.mark.hazard("N6")
+@pytest.mark.hazard("N6.2")
 @pytest.mark.parametrize("may", ["look", "approve"])
 @pytest.mark.parametrize("tap", TAPS, ids=lambda tap: str(tap["do"]))
 @pytest.mark.parametrize("shown", [True, False])

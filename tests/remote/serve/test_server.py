@@ -47,7 +47,7 @@ async def test_a_client_with_the_token_comes_in_and_others_are_told_why_not(home
         assert it.came == ["laptop"]
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.7")
 async def test_no_secret_reaches_the_log_not_even_at_the_level_debug(
     home: Path, logged: pytest.LogCaptureFixture
 ) -> None:
@@ -74,7 +74,7 @@ async def test_who_is_refused_again_and_again_does_not_fill_the_log(
         assert len([line for line in logged.messages if "remote.refused" in line]) == 3
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.2")
 async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path) -> None:
     async with site(home) as it:
         asked = f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n".encode()
@@ -119,7 +119,7 @@ async def test_what_is_no_request_of_some_kilobytes_is_refused(
             assert await said(client, "{}") == "{}"
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.1")
 @pytest.mark.parametrize("frame", [b"\x81\x82\0\0\0\0{}", b"\x80\x80\0\0\0\0", b"\x81\x02hi"])
 async def test_frames_that_come_before_the_answer_are_not_taken(home: Path, frame: bytes) -> None:
     async with site(home) as it:
@@ -132,7 +132,7 @@ async def test_frames_that_come_before_the_answer_are_not_taken(home: Path, fram
         assert it.came == []
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.3")
 async def test_who_says_nothing_gives_way_and_is_cut_after_a_while(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,7 +167,7 @@ async def test_who_comes_again_and_again_puts_out_nobody_at_another_address(home
             await each.aclose()
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.3")
 async def test_a_token_has_so_many_connections_and_others_their_own(home: Path) -> None:
     async with site(home) as it:
         clients = [await it.connect() for _ in range(MOST_OF_TOKEN)]
@@ -183,7 +183,7 @@ async def test_a_token_has_so_many_connections_and_others_their_own(home: Path) 
             await each.close()
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.10")
 async def test_a_revoked_token_ends_its_connections_and_no_other_s(home: Path) -> None:
     async with site(home) as it:
         phone = it.token("phone")
@@ -199,7 +199,7 @@ async def test_a_revoked_token_ends_its_connections_and_no_other_s(home: Path) -
         assert await it.refused() == 401
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.10")
 async def test_a_token_that_is_revoked_while_its_process_is_looked_at_does_not_come_in(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

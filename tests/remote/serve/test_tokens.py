@@ -27,7 +27,7 @@ def file(home: Path) -> Path:
     return home / "remote" / "tokens.json"
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.5")
 def test_the_file_is_private_and_has_no_secret(home: Path) -> None:
     secret = made(home)
     assert stat.S_IMODE(file(home).stat().st_mode) == 0o600
@@ -102,7 +102,7 @@ def test_there_are_only_so_many(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
         made(home, "phone")
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.9")
 def test_while_one_has_them_nobody_else_changes_them_and_learns_where_to_ask(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

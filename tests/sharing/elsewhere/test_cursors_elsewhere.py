@@ -24,7 +24,7 @@ def after(session_id: str, cursor: object) -> Json:
 # --- through another bridge ------------------------------------------------------------------
 
 
-@pytest.mark.hazard("N5", "V8")
+@pytest.mark.hazard("N5", "V8.1")
 async def test_a_client_comes_back_at_its_cursor_through_another_bridge(home: Path) -> None:
     async with listening(home) as (holder, _, _), listening(home) as (other, _, _):
         session_id = await holder.new()
@@ -111,7 +111,7 @@ async def follows(here: object, **can: object) -> Served:
     return client
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.2")
 @pytest.mark.parametrize("can", [{}, {"subagents": {}}])
 async def test_a_cursor_counts_what_subagents_do_for_every_client_whatever_it_is_shown(
     tmp_path: Path, can: Json
@@ -171,7 +171,7 @@ async def test_what_is_shown_while_the_journal_is_behind_has_no_cursor_and_later
 # --- a transcript that changes ---------------------------------------------------------------
 
 
-@pytest.mark.hazard("N5")
+@pytest.mark.hazard("N5.5")
 async def test_after_an_edit_of_words_in_the_transcript_cursors_of_before_are_refused(
     tmp_path: Path,
 ) -> None:

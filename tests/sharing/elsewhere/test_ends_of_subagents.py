@@ -249,7 +249,7 @@ async def test_the_end_of_a_process_ends_its_subagents_and_the_next_has_others(
         assert named == [f"{here.id}:1"] * 2 + [f"{here.id}:2"] * 2
 
 
-@pytest.mark.hazard("R11")
+@pytest.mark.hazard("R11.1")
 async def test_what_a_process_replays_of_subagents_is_not_shown_again(tmp_path: Path) -> None:
     async def loads(process: Process, params: Json) -> Json:
         for update in (

@@ -138,7 +138,7 @@ async def test_at_the_end_socket_and_file_are_gone_and_who_is_served_stays(short
         assert await talk.line() == {"jsonrpc": "2.0", "id": 2}
 
 
-@pytest.mark.hazard("V7")
+@pytest.mark.hazard("V7.7")
 @pytest.mark.parametrize("gone", ["folder", "socket", "run file", "replaced"])
 async def test_a_socket_or_a_run_file_that_was_removed_is_made_again_at_the_next_look(
     short: Path, gone: str
@@ -198,7 +198,7 @@ async def test_who_may_not_connect_is_told_why_and_joins_nothing(
         assert it.joined.count == 1
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.6")
 async def test_a_peer_that_nobody_can_look_at_in_time_is_refused(
     short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,7 @@ def connected(folder: Path, *words: str) -> Iterator[tuple[socket.socket, subpro
                 yield connection, process
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.1")
 @pytest.mark.parametrize("how", HOW)
 async def test_what_an_agent_starts_may_not_connect_however_it_was_started(
     short: Path, how: str
@@ -87,7 +87,7 @@ def test_another_program_of_the_user_may_connect(short: Path) -> None:
         check(connection)
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.6")
 @pytest.mark.parametrize("kernel", ["new", "old"])
 @pytest.mark.parametrize("collected", [True, False])
 def test_a_process_that_has_ended_may_not_even_if_its_connection_lives_on(
@@ -116,7 +116,7 @@ def test_a_pid_that_is_another_process_s_by_now_does_not_help(
             check(connection)
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.1")
 def test_another_user_may_not(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with connected(short) as (connection, process):
         monkeypatch.setattr(peers, "_credentials", lambda _: (process.pid, os.getuid() + 1))
@@ -124,7 +124,7 @@ def test_another_user_may_not(short: Path, monkeypatch: pytest.MonkeyPatch) -> N
             check(connection)
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.6")
 def test_a_process_of_which_no_pid_is_told_may_not(
     short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_process_of_which_no_pid_is_told_may_not(
             check(connection)
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.6")
 @pytest.mark.parametrize("linux", [True, False])
 def test_a_process_that_can_not_be_looked_at_may_not(
     short: Path, monkeypatch: pytest.MonkeyPatch, linux: bool
@@ -208,7 +208,7 @@ time.sleep(100)
 """
 
 
-@pytest.mark.hazard("V6")
+@pytest.mark.hazard("V6.2")
 async def test_a_client_takes_no_process_of_an_agent_for_a_bridge(short: Path) -> None:
     path = str(short / "s")
     async with started(python(f"PATH = {path!r}\n{LISTEN}")) as (agent, _):

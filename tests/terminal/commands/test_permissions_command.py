@@ -96,7 +96,7 @@ def test_use_takes_anything_but_yes_for_a_no(tmp_path: Path, types: str) -> None
     assert not used(tmp_path / "home")
 
 
-@pytest.mark.hazard("A3")
+@pytest.mark.hazard("A3.3")
 def test_use_asks_nobody_where_no_person_is(tmp_path: Path) -> None:
     (tmp_path / "permissions.toml").write_text(RULES)
     code, _, err = check(tmp_path, "use")
@@ -104,7 +104,7 @@ def test_use_asks_nobody_where_no_person_is(tmp_path: Path) -> None:
     assert not used(tmp_path)
 
 
-@pytest.mark.hazard("A3")
+@pytest.mark.hazard("A3.3")
 def test_an_agent_that_makes_itself_a_terminal_lets_no_rules_count(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home/permissions.toml").write_text(RULES)

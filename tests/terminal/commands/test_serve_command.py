@@ -69,7 +69,7 @@ def test_without_the_extra_one_line_names_it(
     assert "'acp-stdio-bridge[remote]'" in err
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1.4", "N1.5")
 def test_a_token_alone_goes_to_stdout_and_is_kept_as_its_hash(
     capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
@@ -94,7 +94,7 @@ def test_a_token_alone_goes_to_stdout_and_is_kept_as_its_hash(
     assert ran(capsys, "revoke", "phone")[0] == 1
 
 
-@pytest.mark.hazard("N1", "V6")
+@pytest.mark.hazard("N1.9", "V6")
 def test_an_agent_makes_and_revokes_no_token(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:

@@ -61,7 +61,7 @@ async def test_what_an_answer_holds_for_is_whole_on_a_narrow_terminal(tmp_path: 
         assert scope in " ".join(running.terminal.screen.split())
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.3", "V9.8")
 async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
     tmp_path: Path,
 ) -> None:

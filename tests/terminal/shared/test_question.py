@@ -105,7 +105,7 @@ async def test_a_question_that_is_settled_elsewhere_while_it_is_shown_is_not_ans
         assert not [answer for answer in bridge.answered if isinstance(answer, Ok)]
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.8")
 async def test_a_question_that_the_agent_changes_while_it_is_shown_is_not_answered() -> None:
     async with asked("List files") as (bridge, connection, question, ids):
 
@@ -218,7 +218,7 @@ def test_without_an_option_for_once_nothing_is_chosen() -> None:
         option_for(always, allow=False, given=None)
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.3")
 def test_a_long_command_and_many_paths_are_shown_whole_and_before_anything_else() -> None:
     command = "\n".join(f"echo {n}\x1b" for n in range(2000))
     params = permission("List files")

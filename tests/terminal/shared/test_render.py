@@ -127,7 +127,7 @@ def test_output_is_cut_unless_it_is_what_a_permission_is_asked_for() -> None:
     assert "line 29" in plain([Card("run", "execute", "pending", (), output, extent=Extent.ASKED)])
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.7")
 def test_of_what_is_asked_the_characters_that_are_left_out_are_counted() -> None:
     long = "x" * 100_100
     asked = Card(
@@ -159,7 +159,7 @@ def test_escape_sequences_in_a_card_or_a_plan_are_shown() -> None:
     assert not set(text) & {"\x1b", "\x07", "\u202e", "\x9b"}
 
 
-@pytest.mark.hazard("V9")
+@pytest.mark.hazard("V9.3")
 def test_the_path_of_a_change_that_is_asked_for_is_shown_unless_it_is_a_word_of_the_title() -> None:
     diff = (Diff("a", "x", "y"),)
     assert "\n  a\n" in plain([Card("List all", "edit", "pending", (), diff, extent=Extent.ASKED)])
