@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.hazard("R17")]
 LIMITED = Status(429, headers=(("Retry-After", "7200"),))
 
 
+@pytest.mark.hazard("R17.2")
 async def test_a_provider_that_takes_no_more_holds_what_waits_until_go_and_its_reset_is_told(
     stack: Stack,
 ) -> None:
@@ -32,7 +33,7 @@ async def test_a_provider_that_takes_no_more_holds_what_waits_until_go_and_its_r
         assert conversation(stack.provider.requests[-1].body)[-1] == "user: two"
 
 
-@pytest.mark.hazard("R12.1")
+@pytest.mark.hazard("R12.1", "R17.5")
 async def test_what_was_to_go_on_by_itself_is_left_over_when_its_bridge_has_ended(
     stack: Stack,
 ) -> None:

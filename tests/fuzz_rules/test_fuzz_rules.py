@@ -92,6 +92,7 @@ def test_a_fault_that_is_put_back_is_found(fault: str, sandbox: Sandbox) -> None
     assert tally.found
 
 
+@pytest.mark.hazard("A1.2")
 @pytest.mark.process
 def test_what_the_two_readings_agree_on_is_what_runs(scratch: str, sandbox: Sandbox) -> None:
     bench = Bench(scratch)

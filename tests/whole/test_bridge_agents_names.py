@@ -25,6 +25,7 @@ async def listed(client: RecordingClient) -> list[str]:
     return [row["sessionId"] for row in rows]
 
 
+@pytest.mark.hazard("K9.2")
 async def test_a_session_is_found_by_the_agents_own_name_when_it_is_started_otherwise(
     world: World, tmp_path: Path
 ) -> None:
@@ -41,6 +42,7 @@ async def test_a_session_is_found_by_the_agents_own_name_when_it_is_started_othe
         assert await listed(client) == [session]
 
 
+@pytest.mark.hazard("K9.3")
 async def test_a_session_under_a_name_of_an_earlier_version_is_found_and_has_the_new_one_then(
     world: World,
 ) -> None:

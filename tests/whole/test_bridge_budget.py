@@ -26,7 +26,7 @@ def held(cost: float, limit: float) -> str:
     return budget.is_spent(cost, limit, 5, "USD")
 
 
-@pytest.mark.hazard("K1", "Q6", "R12", "C8")
+@pytest.mark.hazard("K1", "Q6", "R12", "C8", "R18.8")
 async def test_a_turn_that_costs_too_much_is_cancelled_and_what_waits_is_held_over_a_kill(
     world: World,
 ) -> None:
@@ -60,7 +60,7 @@ async def test_a_turn_that_costs_too_much_is_cancelled_and_what_waits_is_held_ov
         assert held(10.5, 10.5) in client.text()
 
 
-@pytest.mark.hazard("C10")
+@pytest.mark.hazard("C10", "R18.2")
 async def test_a_cost_at_the_end_of_a_turn_holds_the_next_prompt_until_go(world: World) -> None:
     async with world.bridge("tells-costs", options=OPTIONS, capabilities=TELL_ACCEPTED) as client:
         assert await client.prompt(f"say one; {costs(7)}") == {"stopReason": "end_turn"}
@@ -73,6 +73,7 @@ async def test_a_cost_at_the_end_of_a_turn_holds_the_next_prompt_until_go(world:
         assert await stopped(client, waits) == "end_turn"
 
 
+@pytest.mark.hazard("R18.9")
 async def test_with_an_agent_that_tells_no_cost_the_session_says_so_once(world: World) -> None:
     env = {"ACP_BRIDGE_BUDGET": "0.50EUR"}
     async with world.bridge(env=env) as client:

@@ -20,6 +20,7 @@ def told(client: RecordingClient) -> list[tuple[str, Any]]:
     return [(update["content"]["text"], mark["cursor"]) for update, mark in own if "cursor" in mark]
 
 
+@pytest.mark.hazard("N5.1")
 async def test_after_a_kill_each_cursor_goes_on_where_it_was(world: World) -> None:
     async with world.bridge(capabilities=CURSORS, exits=-signal.SIGKILL) as first:
         session_id = first.session_id

@@ -36,6 +36,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.hazard("C21.6")
 @pytest.mark.parametrize(("method", "params"), SETTINGS)
 async def test_a_setting_that_the_agent_does_not_take_fails_in_time(
     world: World, method: str, params: dict[str, Any]
@@ -60,6 +61,7 @@ async def test_a_cancel_ends_a_request_that_the_agent_does_not_answer(
         assert await client.prompt("hello") == {"stopReason": "end_turn"}
 
 
+@pytest.mark.hazard("C21.6")
 @pytest.mark.parametrize("cancelled", [True, False])
 async def test_a_setting_that_holds_up_a_reload_is_given_up_and_the_prompt_behind_it_runs(
     world: World, cancelled: bool
@@ -79,6 +81,7 @@ async def test_a_setting_that_holds_up_a_reload_is_given_up_and_the_prompt_behin
         assert await stopped(client, prompt) == "end_turn"
 
 
+@pytest.mark.hazard("C21.6")
 async def test_a_session_that_is_not_opened_in_time_fails_and_the_next_has_another_process(
     world: World,
 ) -> None:

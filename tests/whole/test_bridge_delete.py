@@ -36,6 +36,7 @@ async def test_a_session_is_deleted_at_the_agent_though_it_was_the_only_one(worl
     assert len(world.log.pids()) == 2
 
 
+@pytest.mark.hazard("K6.2")
 async def test_no_other_session_with_the_same_id_at_the_agent_is_deleted(world: World) -> None:
     async with world.inside("deletes") as client:
         first, second = await two_sessions(world, client)
@@ -55,6 +56,7 @@ async def test_no_other_session_with_the_same_id_at_the_agent_is_deleted(world: 
     assert len(world.log.received("session/delete")) == 1
 
 
+@pytest.mark.hazard("K6.2")
 async def test_an_id_of_the_agent_deletes_no_session_that_has_another_one_here(
     world: World,
 ) -> None:
@@ -67,6 +69,7 @@ async def test_an_id_of_the_agent_deletes_no_session_that_has_another_one_here(
     assert world.log.received("session/delete") == []
 
 
+@pytest.mark.hazard("K6.4", "K6.5")
 @pytest.mark.parametrize(
     ("behaviour", "told"), [("", "can't delete"), ("refuses-delete", "kept for the audit")]
 )
@@ -102,6 +105,7 @@ async def test_a_session_that_only_the_agent_knows_is_hidden_when_it_is_deleted(
         assert await listed(client) == []
 
 
+@pytest.mark.hazard("K6.6")
 async def test_an_id_that_the_agent_gave_up_for_a_new_one_is_not_listed_as_its_own(
     world: World,
 ) -> None:
@@ -113,7 +117,7 @@ async def test_an_id_that_the_agent_gave_up_for_a_new_one_is_not_listed_as_its_o
         assert [row["sessionId"] for row in await listed(client)] == [client.session_id]
 
 
-@pytest.mark.hazard("R8")
+@pytest.mark.hazard("R8", "K6.7")
 async def test_the_session_of_another_agent_is_left_to_that_one(world: World) -> None:
     async with world.inside("deletes") as client:
         await client.prompt("say one")

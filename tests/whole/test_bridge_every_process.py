@@ -73,6 +73,7 @@ async def second_session(client: RecordingClient, world: World) -> tuple[str, st
     return first, await client.new_session(world.cwd)
 
 
+@pytest.mark.hazard("R14.3")
 @pytest.mark.parametrize("login", [BROWSER, GATEWAY])
 async def test_a_login_that_expired_is_renewed_in_the_process_of_the_session_that_asked(
     world: World, login: dict[str, Any]
@@ -88,6 +89,7 @@ async def test_a_login_that_expired_is_renewed_in_the_process_of_the_session_tha
     assert only == ["initialize", "session/new", "hello", "expire", method, "again"]
 
 
+@pytest.mark.hazard("R14.3")
 async def test_every_session_whose_login_expired_gets_the_new_one_and_no_other_is_asked(
     world: World,
 ) -> None:
@@ -104,6 +106,7 @@ async def test_every_session_whose_login_expired_gets_the_new_one_and_no_other_i
     assert logins == [1, 1, 0]
 
 
+@pytest.mark.hazard("R14.1", "R14.2")
 async def test_credentials_and_providers_reach_every_process_that_lives_and_each_later_one_first(
     world: World,
 ) -> None:

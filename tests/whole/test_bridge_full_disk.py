@@ -60,6 +60,7 @@ async def everything_is_there_and_nothing_is_held(world: World, session_id: str)
     assert world.log.prompts().count("say three") == 1
 
 
+@pytest.mark.hazard("Q13.2")
 async def test_what_could_not_be_written_is_written_with_the_next_prompt(world: World) -> None:
     async with world.bridge(capabilities=TELL_ACCEPTED, exits=-9) as client:
         await two_turns_on_a_full_disk(world, client)
@@ -69,6 +70,7 @@ async def test_what_could_not_be_written_is_written_with_the_next_prompt(world: 
     await everything_is_there_and_nothing_is_held(world, client.session_id)
 
 
+@pytest.mark.hazard("Q13.3")
 async def test_what_could_not_be_written_is_written_though_nobody_says_anything_more(
     world: World,
 ) -> None:
@@ -80,6 +82,7 @@ async def test_what_could_not_be_written_is_written_though_nobody_says_anything_
     await everything_is_there_and_nothing_is_held(world, client.session_id)
 
 
+@pytest.mark.hazard("Q13.3")
 @pytest.mark.parametrize("how", ["EOF", "SIGTERM"])
 async def test_what_could_not_be_written_is_written_at_the_end(world: World, how: str) -> None:
     async with world.bridge(capabilities=TELL_ACCEPTED) as client:
@@ -92,6 +95,7 @@ async def test_what_could_not_be_written_is_written_at_the_end(world: World, how
     await everything_is_there_and_nothing_is_held(world, client.session_id)
 
 
+@pytest.mark.hazard("Q13.9")
 async def test_killed_while_nothing_can_be_written_it_has_forgotten_no_answer(world: World) -> None:
     async with world.bridge(capabilities=TELL_ACCEPTED, exits=-9) as client:
         running = client.send_prompt("say one; gate g; say two")

@@ -35,6 +35,7 @@ def move_away(index: Path) -> None:
     index.rename(index.with_name("elsewhere"))
 
 
+@pytest.mark.hazard("K9.5", "K9.6")
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_a_list_that_cannot_be_used_blocks_no_session_and_says_what_to_do(
     world: World, tmp_path: Path, wrong: str

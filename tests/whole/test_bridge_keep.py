@@ -75,6 +75,7 @@ def stdin_closed(client: RecordingClient) -> None:
     client.close_stdin()
 
 
+@pytest.mark.hazard("V7.1")
 @pytest.mark.parametrize("end", [group_killed, ended_by_signal, stdin_closed])
 async def test_a_turn_and_what_waits_survive_the_end_of_the_client(world: World, end: Any) -> None:
     async with kept(world) as client:
@@ -111,6 +112,7 @@ async def test_a_cancel_behind_the_end_of_the_waiter_is_nobodys_stop(world: Worl
             await other.until_text("two")
 
 
+@pytest.mark.hazard("V7.4")
 async def test_a_permission_waits_for_the_next_client_and_is_asked_there(
     world: World, tmp_path: Path
 ) -> None:
@@ -151,6 +153,7 @@ async def test_after_the_return_the_turn_is_waited_for_and_the_stop_reaches_it(
             assert "two" not in other.texts()
 
 
+@pytest.mark.hazard("V7.7")
 async def test_work_can_be_reached_again_where_the_folder_of_the_sockets_was_removed(
     world: World,
 ) -> None:
@@ -167,6 +170,7 @@ async def test_work_can_be_reached_again_where_the_folder_of_the_sockets_was_rem
             await other.until_text("two")
 
 
+@pytest.mark.hazard("V7.2")
 async def test_close_lets_the_turn_go_on_and_ends_an_idle_session(world: World) -> None:
     async with kept(world) as client:
         idle = client.session_id
@@ -182,6 +186,7 @@ async def test_close_lets_the_turn_go_on_and_ends_an_idle_session(world: World) 
             assert live["_meta"]["acp_bridge"]
 
 
+@pytest.mark.hazard("V7.5")
 async def test_work_that_nobody_looks_at_ends_in_time_and_what_waits_is_left_over(
     world: World,
 ) -> None:

@@ -55,7 +55,7 @@ def state(client: RecordingClient) -> Any:
     return client.recording.requests("_acp_bridge/state")[-1]["params"]
 
 
-@pytest.mark.hazard("X2", "V3")
+@pytest.mark.hazard("X2", "V3", "N2.3")
 async def test_one_whose_connection_hangs_has_its_prompt_and_its_question_on_the_next(
     world: World,
 ) -> None:
@@ -82,6 +82,7 @@ async def test_one_whose_connection_hangs_has_its_prompt_and_its_question_on_the
     assert world.log.prompts() == [text]
 
 
+@pytest.mark.hazard("N2.5")
 async def test_after_a_cut_its_stop_ends_its_own_turn_and_nobody_elses(world: World) -> None:
     async with world.bridge(capabilities={}) as editor:
         async with connected(world, editor) as old:
@@ -95,7 +96,7 @@ async def test_after_a_cut_its_stop_ends_its_own_turn_and_nobody_elses(world: Wo
             world.gates.open("g")
 
 
-@pytest.mark.hazard("X2")
+@pytest.mark.hazard("X2", "N2.16")
 @pytest.mark.parametrize("seed", range(3))
 async def test_cut_at_any_moment_each_prompt_runs_once_and_is_answered(
     world: World, seed: int

@@ -17,6 +17,7 @@ async def texts(client: RecordingClient, session_id: str) -> str:
     return "".join(u["content"]["text"] for u in updates if "text" in u.get("content", {}))
 
 
+@pytest.mark.hazard("V8.1", "V8.11")
 async def test_a_session_is_used_through_another_bridge_and_taken_over_when_its_own_is_killed(
     world: World,
 ) -> None:

@@ -38,6 +38,7 @@ async def test_a_session_whose_wal_was_removed_is_whole_once_it_is_loaded_again_
     await everything_is_there(world, client, ["one", "two", "three"])
 
 
+@pytest.mark.hazard("Q13.13")
 async def test_a_folder_that_was_restored_meanwhile_gets_nothing_of_the_turn_and_is_used_from_then(
     world: World,
 ) -> None:

@@ -35,6 +35,7 @@ async def until(true: Callable[[], Awaitable[object]]) -> None:
             await anyio.lowlevel.checkpoint()
 
 
+@pytest.mark.hazard("R16.2")
 @pytest.mark.parametrize("way", [(), ("load-only",)])
 async def test_an_agent_that_was_seen_to_reload_sleeps_and_remembers_all_when_it_is_needed(
     world: World, way: tuple[str, ...]
@@ -69,6 +70,7 @@ async def test_a_session_that_sleeps_is_loaded_closed_and_deleted_like_any_other
         assert await marked_asleep(client) == []
 
 
+@pytest.mark.hazard("R16.1")
 async def test_a_process_that_the_agent_has_started_in_a_turn_keeps_it_awake(
     world: World,
 ) -> None:

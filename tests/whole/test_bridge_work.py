@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.process, pytest.mark.hazard("C25")]
 TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.hazard("C6", "C8.1", "C9")
+@pytest.mark.hazard("C6", "C8.1", "C9", "C25.12", "C25.13")
 async def test_one_that_is_deaf_to_a_stop_is_killed_and_reloaded_and_its_programs_are_named(
     world: World,
 ) -> None:
@@ -32,7 +32,7 @@ async def test_one_that_is_deaf_to_a_stop_is_killed_and_reloaded_and_its_program
     assert len(world.log.pids()) == 2
 
 
-@pytest.mark.hazard("C6")
+@pytest.mark.hazard("C6", "C25.11")
 async def test_one_that_heeds_a_stop_keeps_its_process_and_takes_the_next_prompt(
     world: World,
 ) -> None:

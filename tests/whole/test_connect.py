@@ -73,6 +73,7 @@ async def test_a_turn_that_ends_while_the_line_is_down_is_shown_and_answered(
     assert len(world.log.prompts()) == 1
 
 
+@pytest.mark.hazard("N2.18")
 async def test_a_stop_said_while_the_line_is_down_reaches_its_prompt_alone(
     world: World, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ async def test_a_stop_said_while_the_line_is_down_reaches_its_prompt_alone(
         assert (await client.answer_to(follows, 20))["result"] == {"stopReason": "end_turn"}
 
 
+@pytest.mark.hazard("N2.20")
 async def test_an_answer_given_while_the_line_is_down_reaches_its_question(
     world: World, tmp_path: Path
 ) -> None:
@@ -133,6 +135,7 @@ async def test_a_server_that_is_killed_and_comes_back_tells_what_became_of_each_
     assert world.log.prompts() == ["say done", "say shown; gate g; say never", "say after"]
 
 
+@pytest.mark.hazard("N2.1")
 @pytest.mark.parametrize("hello", [{"protocolVersion": 1, "clientCapabilities": {}}, HELLO])
 @pytest.mark.parametrize("seed", range(3))
 async def test_cut_after_some_bytes_again_and_again_each_prompt_runs_ends_and_is_shown_once(

@@ -44,6 +44,7 @@ def behind(world: World, monkeypatch: pytest.MonkeyPatch, code: str, grace: floa
     monkeypatch.setattr(waits, "CUT_OFF_GRACE", grace)
 
 
+@pytest.mark.hazard("P3.3")
 @pytest.mark.parametrize("code", [CLOSES_STDOUT, CLOSES_BOTH], ids=["stdout", "both"])
 async def test_a_closed_stdout_ends_the_process_and_its_turn(
     world: World, monkeypatch: pytest.MonkeyPatch, code: str
@@ -57,6 +58,7 @@ async def test_a_closed_stdout_ends_the_process_and_its_turn(
         assert await client.prompt("two") == {"stopReason": "end_turn"}
 
 
+@pytest.mark.hazard("P3.3")
 async def test_a_write_to_a_closed_stdin_ends_the_process_and_its_turn(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

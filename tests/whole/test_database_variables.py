@@ -21,6 +21,7 @@ VARIABLES = {"PGPASSWORD": "hunter2", "PGPASSFILE": "/x", "PGHOST": "db"}
 URL = "postgresql://db/sessions"
 
 
+@pytest.mark.hazard("K7.7")
 @pytest.mark.parametrize(
     ("how", "handed"),
     [("none", "PGHOST PGPASSFILE PGPASSWORD"), ("by option", ""), ("by variable", "")],

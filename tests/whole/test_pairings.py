@@ -55,6 +55,7 @@ async def stop(world: World, speaker: Speaker, gate: str) -> None:
 # --- turns ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("X3.1")
 @of([BOTH])
 async def test_three_prompts_run_in_their_order_each_with_its_own_end(
     world: World, pairing: Pairing

@@ -309,6 +309,7 @@ async def test_a_session_outlives_its_connection(world: World, tmp_path: Path) -
             assert await again.prompt(session, "say two") == {"stopReason": "end_turn"}
 
 
+@pytest.mark.hazard("N1.1")
 async def test_without_a_token_nothing_is_served(world: World) -> None:
     code, _, said = await world.command("serve", "127.0.0.1:0", "--", *fixture_command())
     assert code == 1
@@ -331,6 +332,7 @@ async def test_an_address_that_is_taken_is_said(world: World, tmp_path: Path) ->
         assert (code, said.strip()[-22:]) == (1, "Address already in use")
 
 
+@pytest.mark.hazard("N1.10")
 async def test_a_token_that_is_revoked_while_it_is_used_ends_its_connections(
     world: World, tmp_path: Path
 ) -> None:
@@ -377,6 +379,7 @@ async def test_an_agent_does_not_come_in_with_a_token_that_it_has_stolen(
         assert (await client.ask("_x/come", given))["said"].startswith("HTTP/1.1 401 ")
 
 
+@pytest.mark.hazard("N1.7")
 async def test_the_token_is_in_no_argument_environment_or_log(world: World, tmp_path: Path) -> None:
     async with serving(world, tmp_path, "--log-level", "debug") as it, it.client() as client:
         session = await client.session(world.cwd)
@@ -392,6 +395,7 @@ async def test_the_token_is_in_no_argument_environment_or_log(world: World, tmp_
         assert secret.decode() not in it.said
 
 
+@pytest.mark.hazard("N6.6")
 async def test_what_a_remote_client_asks_for_outside_the_root_is_refused(
     world: World, tmp_path: Path
 ) -> None:

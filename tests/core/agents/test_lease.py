@@ -14,6 +14,7 @@ from acp_bridge.core.agents.lease import Busy, acquire
 pytestmark = pytest.mark.hazard("K3", "P12")
 
 
+@pytest.mark.hazard("K3.1")
 async def test_a_second_bridge_is_refused_while_the_first_holds_the_session(tmp_path: Path) -> None:
     fd = await acquire(tmp_path / "lock", 0)
     with pytest.raises(Busy):
@@ -21,6 +22,7 @@ async def test_a_second_bridge_is_refused_while_the_first_holds_the_session(tmp_
     os.close(fd)
 
 
+@pytest.mark.hazard("K3.4")
 async def test_a_second_bridge_gives_up_when_its_time_is_over(tmp_path: Path) -> None:
     fd = await acquire(tmp_path / "lock", 0)
     with anyio.fail_after(5), pytest.raises(Busy):
@@ -28,6 +30,7 @@ async def test_a_second_bridge_gives_up_when_its_time_is_over(tmp_path: Path) ->
     os.close(fd)
 
 
+@pytest.mark.hazard("K3.4")
 async def test_a_waiting_bridge_gets_the_session_when_the_first_lets_go(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     got: list[int] = []
@@ -45,6 +48,7 @@ async def test_a_waiting_bridge_gets_the_session_when_the_first_lets_go(tmp_path
     os.close(got[0])
 
 
+@pytest.mark.hazard("K3.2")
 async def test_the_lock_lasts_until_every_holder_of_the_open_file_has_let_go(
     tmp_path: Path,
 ) -> None:

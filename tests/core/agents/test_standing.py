@@ -49,6 +49,7 @@ async def repeated(standing: StandingRequests, process: Process | None = None) -
     return process.told
 
 
+@pytest.mark.hazard("R14.1")
 async def test_they_are_repeated_in_the_order_in_which_they_were_given() -> None:
     standing = StandingRequests(60)
     standing.note(PROVIDERS_SET, A)
@@ -80,6 +81,7 @@ async def test_a_later_one_takes_the_place_of_an_earlier_one_about_the_same() ->
     ]
 
 
+@pytest.mark.hazard("R14.5")
 @pytest.mark.parametrize("forgets", [(LOGOUT, {}), (AUTHENTICATE, {"methodId": "browser"})])
 async def test_a_logout_or_an_interactive_login_ends_the_login_that_was_kept(
     forgets: tuple[str, Json],
@@ -121,6 +123,7 @@ async def test_a_login_after_a_logout_is_told_again_though_it_is_the_same() -> N
     assert told == [(AUTHENTICATE, LOGIN), (LOGOUT, {}), (AUTHENTICATE, LOGIN)]
 
 
+@pytest.mark.hazard("R14.5")
 @pytest.mark.parametrize("when", ["before", "after the rest"])
 async def test_a_logout_is_told_to_no_process_that_was_not_logged_in(when: str) -> None:
     standing, process = StandingRequests(60), Process()
@@ -164,6 +167,7 @@ async def test_one_that_is_refused_or_not_answered_keeps_no_other_one_back(
     assert await repeated(standing, process) == [(AUTHENTICATE, LOGIN), (PROVIDERS_SET, A)]
 
 
+@pytest.mark.hazard("R14.6")
 @pytest.mark.parametrize(
     ("params", "carries"),
     [

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.hazard("R13")
 # --- the mode -------------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("R13.1", "R13.2")
 @pytest.mark.parametrize("chosen", ["auto", "plan", None])
 async def test_a_mode_that_the_agent_announces_is_set_again_whatever_was_chosen(
     tmp_path: Path, chosen: str | None
@@ -51,6 +52,7 @@ async def test_what_was_announced_is_told_from_a_choice_by_the_next_bridge_too(
         assert await again.sent_again() == both
 
 
+@pytest.mark.hazard("R13.2")
 async def test_a_choice_after_the_announcement_counts_again(tmp_path: Path) -> None:
     async with settled(tmp_path) as here:
         await here.chooses(SET_MODE, modeId="auto")
@@ -59,6 +61,7 @@ async def test_a_choice_after_the_announcement_counts_again(tmp_path: Path) -> N
         assert await here.sent_again() == [(SET_MODE, {"modeId": "edit"})]
 
 
+@pytest.mark.hazard("R13.3")
 async def test_what_a_process_says_while_it_is_given_the_session_is_no_announcement(
     tmp_path: Path,
 ) -> None:
@@ -80,6 +83,7 @@ async def test_what_a_process_says_while_it_is_given_the_session_is_no_announcem
             ]
 
 
+@pytest.mark.hazard("R13.2")
 async def test_a_mode_that_nobody_can_set_voids_the_choice(tmp_path: Path) -> None:
     async with settled(tmp_path) as here:
         await here.chooses(SET_MODE, modeId="auto")

@@ -29,6 +29,7 @@ def test_a_bridge_that_is_not_kept_ends_with_its_client_whatever_runs(busy: bool
     assert attendance.end == 5
 
 
+@pytest.mark.hazard("V7.5")
 def test_work_goes_on_for_the_whole_time_counted_from_the_last_client_s_end() -> None:
     attendance = Attendance(HOUR)
     attendance.note_work(True, 1)
@@ -38,6 +39,7 @@ def test_work_goes_on_for_the_whole_time_counted_from_the_last_client_s_end() ->
     assert attendance.end == 100 + HOUR
 
 
+@pytest.mark.hazard("V7.5")
 def test_a_client_that_comes_back_begins_the_time_anew() -> None:
     attendance = Attendance(HOUR)
     attendance.note_work(True, 1)

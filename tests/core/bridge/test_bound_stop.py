@@ -15,6 +15,7 @@ def bound(session_id: str, key: str) -> Any:
     return {"sessionId": session_id, "_meta": {"acp_bridge": {"promptKey": key}}}
 
 
+@pytest.mark.hazard("N2.19")
 async def test_a_stop_with_the_key_of_the_prompt_that_runs_ends_it(tmp_path: Path) -> None:
     async with session(tmp_path, drain_timeout=5) as here:
         asked = await here.runs("work", "a")
@@ -24,6 +25,7 @@ async def test_a_stop_with_the_key_of_the_prompt_that_runs_ends_it(tmp_path: Pat
         assert await here.editor.stop_reason(asked) == "cancelled"
 
 
+@pytest.mark.hazard("N2.19")
 async def test_a_stop_with_the_key_of_a_prompt_that_has_ended_reaches_no_other(
     tmp_path: Path,
 ) -> None:

@@ -49,6 +49,7 @@ WAYS: dict[str, Way] = {
 }
 
 
+@pytest.mark.hazard("N6.6")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("where", ["cwd", "additionalDirectories"])
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/fork"])
@@ -69,6 +70,7 @@ async def test_no_way_leads_out_of_the_root_and_no_path_is_named(
         assert it.agent.params("session/new") == before
 
 
+@pytest.mark.hazard("N6.6")
 async def test_the_root_itself_and_what_lies_below_it_are_open_also_over_a_link(
     tmp_path: Path,
 ) -> None:
@@ -106,6 +108,7 @@ ABOUT = [
 ]
 
 
+@pytest.mark.hazard("N6.6")
 @pytest.mark.parametrize("live", [True, False])
 @pytest.mark.parametrize("method", ABOUT)
 async def test_a_session_outside_is_neither_opened_nor_touched_in_any_way(
@@ -174,6 +177,7 @@ async def test_a_disk_that_does_not_answer_costs_who_names_it_an_error_and_nobod
 # --- what a load gives that may not set anything ------------------------------------------------
 
 
+@pytest.mark.hazard("N6.4", "N6.5")
 @pytest.mark.parametrize("may", ["look", "approve"])
 async def test_a_load_by_who_may_set_nothing_starts_nothing_and_changes_nothing(
     tmp_path: Path, may: str
@@ -202,6 +206,7 @@ async def test_a_load_by_who_may_set_nothing_starts_nothing_and_changes_nothing(
         assert "additionalDirectories" not in opened
 
 
+@pytest.mark.hazard("N6.4")
 @pytest.mark.parametrize("may", ["look", "approve"])
 async def test_one_that_has_a_session_alone_and_may_set_nothing_leaves_it_its_servers(
     tmp_path: Path, may: str
@@ -220,6 +225,7 @@ async def test_one_that_has_a_session_alone_and_may_set_nothing_leaves_it_its_se
         assert it.agent.living == [process]
 
 
+@pytest.mark.hazard("N6.5")
 @pytest.mark.parametrize("may", ["look", "approve"])
 async def test_who_may_set_nothing_has_the_agent_load_no_session_of_its_own(
     tmp_path: Path, may: str
@@ -244,6 +250,7 @@ STDIO: list[Json] = [
 HTTP: Json = {"name": "web", "type": "http", "url": "http://x", "headers": []}
 
 
+@pytest.mark.hazard("N6.7")
 @pytest.mark.parametrize("how", ["new", "load"])
 async def test_mcp_servers_that_would_be_started_are_left_out_and_the_session_says_so(
     tmp_path: Path, how: str
@@ -268,6 +275,7 @@ async def test_mcp_servers_that_would_be_started_are_left_out_and_the_session_sa
         assert "web" not in said
 
 
+@pytest.mark.hazard("N6.7")
 async def test_mcp_servers_that_would_be_started_are_if_the_user_says_so(tmp_path: Path) -> None:
     async with remote_bench(tmp_path, client_mcp=True) as it:
         client = await it.remote()

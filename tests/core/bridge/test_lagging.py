@@ -78,6 +78,7 @@ async def slow(home: Path, unread: float = 3600) -> AsyncIterator[Slow]:
         yield Slow(it.it, it.id, it.process, it.gates)
 
 
+@pytest.mark.hazard("V4.3")
 async def test_nothing_is_kept_for_it_and_it_has_all_once_when_it_reads(tmp_path: Path) -> None:
     async with slow(tmp_path) as here:
         await here.prompt()
@@ -97,6 +98,7 @@ async def test_nothing_is_kept_for_it_and_it_has_all_once_when_it_reads(tmp_path
         assert all(map(cursor_in, filter(recorded, updates(client))))
 
 
+@pytest.mark.hazard("V4.3")
 async def test_it_is_written_no_more_than_it_takes_while_it_catches_up(tmp_path: Path) -> None:
     async with slow(tmp_path) as here:
         await here.prompt()
@@ -180,6 +182,7 @@ async def test_states_are_shown_at_the_end_as_they_are_then(tmp_path: Path) -> N
         assert [each["used"] for each in shown_now if "used" in each] == [8]
 
 
+@pytest.mark.hazard("V4.3")
 async def test_one_that_takes_nothing_for_long_is_let_go(tmp_path: Path) -> None:
     async with slow(tmp_path, unread=0) as here:
         client = await here.it.attached(here.id, cursors=True)
@@ -399,7 +402,7 @@ async def play(events: list[tuple[str, int, str]], home: Path) -> None:
             assert flat(list(filter(recorded, follower.seen))) == whole
 
 
-@pytest.mark.hazard("N5.1")
+@pytest.mark.hazard("N5.1", "V4.3")
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), TEXTS), max_size=25))
 @example([("stops", 0, ""), ("says", 1, "ab"), ("turn", 0, ""), ("turn", 0, "c"), ("reads", 0, "")])

@@ -70,6 +70,7 @@ async def loads(it: Bench, session_id: str) -> None:
     await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
 
 
+@pytest.mark.hazard("R15.4")
 @pytest.mark.parametrize("written", [True, False])
 @pytest.mark.parametrize("how", ["new", "restore"])
 async def test_a_word_to_forget_holds_unasked_and_one_that_can_not_be_kept_changes_nothing(
@@ -91,6 +92,7 @@ async def test_a_word_to_forget_holds_unasked_and_one_that_can_not_be_kept_chang
         assert (carried(it.agent) is not None) is (written and how == "restore")
 
 
+@pytest.mark.hazard("R15.2")
 async def test_a_session_that_was_given_up_is_asked_for_no_more_also_by_the_next_bridge(
     tmp_path: Path,
 ) -> None:
@@ -148,6 +150,7 @@ async def test_a_word_that_can_not_be_written_yet_holds_and_is_kept(tmp_path: Pa
         assert carried(agent)
 
 
+@pytest.mark.hazard("R15.3")
 async def test_the_transcript_waits_for_a_prompt_that_can_carry_it_and_goes_with_no_other(
     tmp_path: Path,
 ) -> None:
@@ -170,6 +173,7 @@ async def test_the_transcript_waits_for_a_prompt_that_can_carry_it_and_goes_with
         assert carried(agent) is None
 
 
+@pytest.mark.hazard("R15.3")
 async def test_an_agent_that_loads_nothing_is_told_the_transcript_once(tmp_path: Path) -> None:
     agent = Agent(loads=False, able={})
     async with bench(tmp_path, agent) as it:
@@ -214,6 +218,7 @@ async def test_a_transcript_has_what_both_said_and_which_tools_ran_and_no_word_o
         ]
 
 
+@pytest.mark.hazard("R15.3")
 async def test_of_a_long_conversation_the_newest_part_is_told_and_that_it_is_a_part(
     tmp_path: Path,
 ) -> None:

@@ -62,6 +62,7 @@ async def quiet(home: Path) -> AsyncIterator[Quiet]:
         yield Quiet(it, session_id, await it.attached(session_id))
 
 
+@pytest.mark.hazard("C23.1")
 async def test_after_cancelled_nothing_is_shown_until_the_client_speaks_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
@@ -103,6 +104,7 @@ async def test_a_turn_that_begins_during_a_load_ends_a_quiet_that_begins_there_t
         assert here.it.editor.texts(here.id)[-1] == "echo go on"
 
 
+@pytest.mark.hazard("C23.1")
 async def test_after_a_load_all_but_the_conversation_waits_for_the_client(tmp_path: Path) -> None:
     async with quiet(tmp_path) as here:
         await here.other.ask("session/load", {**SETUP, "sessionId": here.id})

@@ -36,6 +36,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.hazard("N6.1")
 @pytest.mark.parametrize("method", [*REFUSED, "_acp_bridge/cancel"])
 async def test_who_may_only_look_is_refused_all_else_with_a_sentence(
     tmp_path: Path, method: str
@@ -95,6 +96,7 @@ async def test_an_odd_id_of_a_session_is_a_refusal_and_no_error_of_the_bridge_s(
         assert (error.code, error.message) == (-32602, "sessionId: must be a string")
 
 
+@pytest.mark.hazard("N6.1")
 @pytest.mark.parametrize("method", REFUSED)
 async def test_who_may_approve_is_refused_what_brings_words_or_sets_something(
     tmp_path: Path, method: str
@@ -107,6 +109,7 @@ async def test_who_may_approve_is_refused_what_brings_words_or_sets_something(
         assert "and no more" in error.message
 
 
+@pytest.mark.hazard("N6.3")
 async def test_who_may_only_look_is_asked_nothing_and_its_stop_does_nothing(
     tmp_path: Path,
 ) -> None:
@@ -153,6 +156,7 @@ async def test_who_may_approve_ends_the_running_turn_whoever_asked_for_it(tmp_pa
         assert await owner.stop_reason(prompt) == "cancelled"
 
 
+@pytest.mark.hazard("N6.1")
 async def test_who_may_do_all_opens_forks_sets_and_logs_in_and_out(tmp_path: Path) -> None:
     agent = Agent(able={"list": {}, "resume": {}, "close": {}, "delete": {}, "fork": {}})
     agent.script |= {"providers/set": {}, "session/set_mode": {}}
@@ -213,6 +217,7 @@ async def decided_by(tmp_path: Path, client: str, option: str, **own: object) ->
         return [mark["decided"] for mark in marks if "decided" in mark]
 
 
+@pytest.mark.hazard("N6.8")
 async def test_the_transcript_tells_the_login_of_who_has_allowed_a_call(tmp_path: Path) -> None:
     assert await decided_by(tmp_path, "remote", "yes", login="somebody else") == [
         {"decision": "allow", "by": "client", "name": "laptop", "option": "allow_once"}

@@ -29,6 +29,7 @@ async def gone(it: RemoteBench, session_id: str) -> None:
     await until(lambda: session_id not in it.bridge._sessions.live)
 
 
+@pytest.mark.hazard("N7.2")
 async def test_a_session_at_rest_that_nobody_has_open_is_closed_and_can_be_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,6 +47,7 @@ async def test_a_session_at_rest_that_nobody_has_open_is_closed_and_can_be_opene
         assert await other.stop_reason(other.prompt(other_id, "on")) == "end_turn"
 
 
+@pytest.mark.hazard("N7.2")
 async def test_work_that_nobody_has_open_goes_on_and_is_there_for_who_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +73,7 @@ async def test_work_that_nobody_has_open_goes_on_and_is_there_for_who_comes_back
         await gone(it, session_id)
 
 
+@pytest.mark.hazard("N7.3")
 @pytest.mark.parametrize("here", [False, True])
 async def test_when_the_time_is_over_what_runs_is_cancelled_and_what_waits_is_left_over(
     tmp_path: Path, here: bool
@@ -102,6 +105,7 @@ async def test_when_the_time_is_over_what_runs_is_cancelled_and_what_waits_is_le
         assert len(it.agent.params("session/prompt")) == 2
 
 
+@pytest.mark.hazard("N7.4")
 @pytest.mark.parametrize("first", ["the load", "the end"])
 async def test_a_load_at_the_end_of_a_session_keeps_it_or_opens_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str

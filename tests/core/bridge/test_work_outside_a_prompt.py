@@ -37,6 +37,7 @@ def with_words(here: AtWork, text: str, client: Served | None = None) -> bool:
 # --- what work is -------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("C25.2")
 @pytest.mark.parametrize("what", ["message", "thought", "call", "permission"])
 async def test_words_new_calls_and_questions_outside_a_prompt_are_work(
     tmp_path: Path, what: str
@@ -60,6 +61,7 @@ async def test_words_new_calls_and_questions_outside_a_prompt_are_work(
         assert watcher.asked("_acp_bridge/state")[-1]["params"]["state"] == word
 
 
+@pytest.mark.hazard("C25.5")
 async def test_states_cards_of_a_turn_that_is_over_and_requests_that_ask_nobody_are_none(
     tmp_path: Path,
 ) -> None:
@@ -86,6 +88,7 @@ async def test_states_cards_of_a_turn_that_is_over_and_requests_that_ask_nobody_
         assert here.cancels == 0
 
 
+@pytest.mark.hazard("C25.3")
 async def test_it_is_over_when_the_agent_is_silent_and_nothing_of_it_is_open(
     tmp_path: Path,
 ) -> None:
@@ -110,6 +113,7 @@ async def test_it_is_over_when_the_agent_is_silent_and_nothing_of_it_is_open(
             await until(lambda: not here.session.now.works)
 
 
+@pytest.mark.hazard("C25.6")
 async def test_a_prompt_does_not_wait_for_it_and_after_the_turn_it_goes_on(tmp_path: Path) -> None:
     async with at_work(tmp_path) as here:
         here.shows("t", "in_progress")
@@ -120,6 +124,7 @@ async def test_a_prompt_does_not_wait_for_it_and_after_the_turn_it_goes_on(tmp_p
         assert with_words(here, "echo hello")
 
 
+@pytest.mark.hazard("C25.7")
 async def test_a_kept_bridge_works_while_its_agent_does_also_when_a_client_has_closed_the_session(
     tmp_path: Path,
 ) -> None:
@@ -152,7 +157,7 @@ async def test_queue_wait_waits_for_it(tmp_path: Path, stop: bool) -> None:
 # --- its Stop -----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C6.2", "C15", "C16")
+@pytest.mark.hazard("C6.2", "C15", "C16", "C25.10")
 async def test_a_stop_reaches_it_and_what_comes_after_that_is_a_leak(tmp_path: Path) -> None:
     async with at_work(tmp_path, work_silence=0.05) as here:
         here.shows("t", "in_progress")
@@ -173,6 +178,7 @@ async def test_a_stop_reaches_it_and_what_comes_after_that_is_a_leak(tmp_path: P
         await until(lambda: len(here.it.agent.processes) == 2)
 
 
+@pytest.mark.hazard("C25.8")
 @pytest.mark.parametrize("who", ["observer", "stranger", "one that has closed it"])
 async def test_only_who_has_the_session_and_does_not_observe_can_stop_it(
     tmp_path: Path, who: str
@@ -193,7 +199,7 @@ async def test_only_who_has_the_session_and_does_not_observe_can_stop_it(
         assert here.session.now.state.name == "WORKING"
 
 
-@pytest.mark.hazard("V4")
+@pytest.mark.hazard("V4", "C25.9")
 async def test_a_stop_right_before_a_prompt_of_the_same_client_stops_nothing(
     tmp_path: Path,
 ) -> None:
@@ -254,6 +260,7 @@ async def test_such_a_stop_leaves_alone_what_waits_in_a_hold(tmp_path: Path) -> 
         assert (here.cancels, here.it.editor.answers(waits)) == (1, [])
 
 
+@pytest.mark.hazard("C25.10")
 async def test_a_prompt_waits_for_the_end_of_a_stop(tmp_path: Path) -> None:
     async with at_work(tmp_path, work_silence=0.1) as here:
         await begins(here)
@@ -264,7 +271,7 @@ async def test_a_prompt_waits_for_the_end_of_a_stop(tmp_path: Path) -> None:
         assert sent == ["session/new", "session/cancel", "session/prompt"]
 
 
-@pytest.mark.hazard("C8.1")
+@pytest.mark.hazard("C8.1", "C25.12")
 @pytest.mark.parametrize("reads", [True, False])
 async def test_an_agent_that_works_on_is_killed_whether_or_not_the_client_reads_and_comes_back(
     tmp_path: Path, reads: bool

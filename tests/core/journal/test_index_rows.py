@@ -39,6 +39,7 @@ async def prompted(journal: Journal, session_id: str) -> None:
         await journal.touch(session_id, title=f"of {session_id[0]}")
 
 
+@pytest.mark.hazard("Q13.2")
 async def test_a_row_that_could_not_be_written_is_written_with_the_next_one(
     journal: Journal, home: Path
 ) -> None:
@@ -50,6 +51,7 @@ async def test_a_row_that_could_not_be_written_is_written_with_the_next_one(
     await other.close()
 
 
+@pytest.mark.hazard("Q13.2", "Q13.3")
 async def test_it_is_written_before_the_next_listing_and_at_the_end(
     journal: Journal, home: Path
 ) -> None:

@@ -43,6 +43,7 @@ def interrupted(session: SessionJournal) -> None:
     session.end_prompt(1, INTERRUPTED, None)
 
 
+@pytest.mark.hazard("Q13.8", "Q13.9")
 @pytest.mark.parametrize(
     ("before", "meanwhile", "outcome", "words"),
     [
@@ -96,6 +97,7 @@ async def test_nothing_is_named_while_all_can_be_written_and_nothing_once_it_is(
     assert states(session) == ["done", "sent"]
 
 
+@pytest.mark.hazard("Q13.10")
 async def test_what_cannot_be_named_either_must_not_be_sent_and_an_end_is_kept_all_the_same(
     session: SessionJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ def own(*requests: int) -> Cancel:
     return Cancel(frozenset(requests))
 
 
+@pytest.mark.hazard("V4.8")
 def test_it_ends_the_oldest_of_them_where_it_waits_and_leaves_the_turn_of_another() -> None:
     bench = Bench()
     bench.prompt(1, 2, 3, 4)
@@ -24,6 +25,7 @@ def test_it_ends_the_oldest_of_them_where_it_waits_and_leaves_the_turn_of_anothe
     assert bench.now.unanswered == (1, 2, 4)
 
 
+@pytest.mark.hazard("V4.8")
 def test_it_ends_the_turn_that_is_theirs() -> None:
     bench = Bench()
     bench.prompt(1, 2)
@@ -38,6 +40,7 @@ def test_it_does_nothing_for_requests_that_are_answered_or_unknown() -> None:
     assert (bench.state, bench.dropped) == ("RUNNING", [own(7), own()])
 
 
+@pytest.mark.hazard("V4.8")
 def test_where_a_stop_clears_it_clears_theirs_alone() -> None:
     bench = Bench(clear_on_cancel=True)
     bench.prompt(1, 2, 3, 4)

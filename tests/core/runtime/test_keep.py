@@ -93,6 +93,7 @@ def test_the_waiter_ends_with_the_bridge_s_exit_code(ends: str, code: int) -> No
         assert process.wait(5) == code
 
 
+@pytest.mark.hazard("V7.3")
 def test_a_bridge_that_has_let_go_lives_on_and_the_client_sees_the_end_of_what_it_started() -> None:
     stays = "waiter.let_go(0); os.close(0); os.close(1); signal.pause()"
     with kept(stays) as (process, bridge):
@@ -101,6 +102,7 @@ def test_a_bridge_that_has_let_go_lives_on_and_the_client_sees_the_end_of_what_i
         os.kill(bridge, 0)
 
 
+@pytest.mark.hazard("V7.1")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_what_ends_the_client_s_process_group_ends_the_waiter_alone_and_the_bridge_sees_it(
     number: signal.Signals,

@@ -48,6 +48,7 @@ async def provisional(
         yield here, parent
 
 
+@pytest.mark.hazard("F4.5")
 async def test_the_first_prompt_has_the_process_replaced_and_goes_to_the_next_one(
     tmp_path: Path,
 ) -> None:
@@ -86,6 +87,7 @@ async def test_a_parent_that_has_loaded_or_failed_before_is_not_waited_for(
         await here.turn(ready)
 
 
+@pytest.mark.hazard("F4.3")
 async def test_a_setting_is_taken_at_once_and_answered_before_the_process_is_replaced(
     tmp_path: Path,
 ) -> None:
@@ -121,6 +123,7 @@ async def test_a_request_that_is_not_answered_holds_the_replacement_up_for_its_t
         assert await here.answered(prompt) == DONE
 
 
+@pytest.mark.hazard("F4.4")
 async def test_what_needs_the_model_waits_for_the_next_process_and_has_it_come(
     tmp_path: Path,
 ) -> None:
@@ -132,6 +135,7 @@ async def test_what_needs_the_model_waits_for_the_next_process_and_has_it_come(
         assert ASK not in here.context.agents[0].heard
 
 
+@pytest.mark.hazard("F4.5")
 async def test_a_prompt_that_waits_for_it_can_be_cancelled(tmp_path: Path) -> None:
     def gated(agent: PlayedAgent) -> None:
         resumes(agent)

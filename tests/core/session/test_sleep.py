@@ -53,6 +53,7 @@ async def trusted(here: Living, agent: PlayedAgent) -> None:
     await here.turn(agent)
 
 
+@pytest.mark.hazard("R16.5")
 async def test_a_session_at_rest_loses_its_process_and_the_next_prompt_brings_it_back(
     tmp_path: Path,
 ) -> None:
@@ -78,6 +79,7 @@ async def test_without_the_setting_a_process_stays(tmp_path: Path) -> None:
         await stays_awake(here)
 
 
+@pytest.mark.hazard("R16.5")
 async def test_a_setting_or_another_request_wakes_it_and_is_answered_by_the_new_process(
     tmp_path: Path,
 ) -> None:
@@ -155,6 +157,7 @@ def says_states(agent: PlayedAgent) -> None:
     agent.update(sessionUpdate="session_info_update", title="a title")
 
 
+@pytest.mark.hazard("R16.3")
 async def test_what_the_agent_repeats_when_it_comes_back_is_not_shown_again(
     tmp_path: Path,
 ) -> None:
@@ -184,6 +187,7 @@ async def test_what_the_agent_repeats_when_it_comes_back_is_not_shown_again(
 # --- when it stays --------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("R16.1", "R16.2")
 async def test_it_stays_where_no_reload_was_seen_and_where_the_agent_remembers_nothing(
     tmp_path: Path,
 ) -> None:
@@ -199,6 +203,7 @@ async def test_it_stays_where_no_reload_was_seen_and_where_the_agent_remembers_n
         await falls_asleep(here)
 
 
+@pytest.mark.hazard("R16.1")
 async def test_it_stays_while_a_card_a_question_a_terminal_or_a_request_is_open(
     tmp_path: Path,
 ) -> None:
@@ -254,6 +259,7 @@ async def test_it_stays_with_a_process_that_was_not_there_when_the_session_was_g
         await falls_asleep(here)
 
 
+@pytest.mark.hazard("R16.1")
 async def test_it_stays_while_a_turn_runs_or_a_prompt_waits_under_a_hold(tmp_path: Path) -> None:
     async with living(tmp_path, first=first(), sleep_after=SOON) as here:
         agent = await here.agent()

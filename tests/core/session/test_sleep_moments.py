@@ -141,6 +141,7 @@ async def test_a_prompt_that_is_cancelled_at_once_is_answered_so_and_the_next_on
         assert [p["prompt"][0]["text"] for p in woken.params(SESSION_PROMPT)] == ["next"]
 
 
+@pytest.mark.hazard("R16.5")
 @at_each_moment
 @pytest.mark.parametrize("method", [SET_MODE, "_x/any", SESSION_FORK])
 async def test_a_request_is_answered_by_the_process_that_comes(
@@ -167,6 +168,7 @@ async def test_a_request_that_is_taken_back_is_answered_so(tmp_path: Path, name:
         assert "_x/any" not in woken.heard
 
 
+@pytest.mark.hazard("R16.5")
 @at_each_moment
 @pytest.mark.parametrize("woken_by", ["itself", "a prompt", "a request"])
 async def test_a_notification_reaches_the_process_that_comes(

@@ -23,6 +23,7 @@ def heard(process: Process, *methods: str) -> list[str]:
     return [m["method"] for m in process.received if m.get("method") in methods]
 
 
+@pytest.mark.hazard("R14.5")
 async def test_a_logout_reaches_a_process_that_is_starting_with_the_login(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
         await it.new()

@@ -21,6 +21,7 @@ def lines(call: Json) -> list[str]:
     return text.split("\n")
 
 
+@pytest.mark.hazard("V9.3")
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
@@ -42,6 +43,7 @@ def test_a_command_is_shown_in_whatever_form_its_agent_sends_it(raw: Any, told: 
     assert told in summary(call)
 
 
+@pytest.mark.hazard("V9.3")
 @pytest.mark.parametrize("title", [RM, f"`{RM}`"])
 def test_a_command_that_is_the_title_is_shown_once(title: str) -> None:
     assert lines({"title": title, "rawInput": {"command": RM}}) == []
@@ -53,6 +55,7 @@ def test_a_title_that_only_has_the_command_in_it_does_not_hide_it(title: str | N
     assert lines({"title": title, "rawInput": {"command": RM}}) == [f"command: {RM}"]
 
 
+@pytest.mark.hazard("V9.4")
 @pytest.mark.parametrize("call", [{"title": "List files"}, {"title": "x", "rawInput": {}}, {}])
 def test_a_title_alone_is_said_to_be_all_that_is_known(call: Json) -> None:
     assert lines(call) == ["Nothing but this title is known: the agent does not say what runs."]
@@ -98,6 +101,7 @@ def test_what_a_title_says_is_hidden_only_if_it_is_the_file_that_is_meant(title:
     assert lines({"title": title, "rawInput": raw}) == [f"{n}: {v}" for n, v in raw.items()]
 
 
+@pytest.mark.hazard("V9.3")
 def test_commands_come_first_and_each_further_line_of_one_is_indented() -> None:
     raw = {"why": "a\nb", "command": "ls\ncommand: ls", "e\nf": 1}
     assert lines({"title": "x", "rawInput": raw}) == [
@@ -106,6 +110,7 @@ def test_commands_come_first_and_each_further_line_of_one_is_indented() -> None:
     ]
 
 
+@pytest.mark.hazard("V9.3")
 def test_all_paths_are_counted_and_listed_wherever_they_stand() -> None:
     diff = {"type": "diff", "path": "/etc/hosts", "oldText": "old", "newText": "new"}
     places = [{"path": f"/{n}", "line": n} for n in range(20)]
@@ -128,6 +133,7 @@ def test_a_long_title_is_shown_whole_beside_its_line() -> None:
     assert lines({"title": "a\nb"}) == ["title:", "  a", "  b"]
 
 
+@pytest.mark.hazard("V9.7")
 def test_a_line_of_a_list_is_bounded_and_counts_what_it_leaves_out() -> None:
     many = {"title": "x", "rawInput": {"command": "\n".join(f"echo {n}" for n in range(500))}}
     told = summary(many)
@@ -165,6 +171,7 @@ def test_updates_are_joined_and_what_is_empty_hides_nothing() -> None:
     assert updated(call, {"rawInput": {"command": "ls"}})["rawInput"] == {"command": "ls"}
 
 
+@pytest.mark.hazard("V9.2")
 @pytest.mark.parametrize(
     ("card", "request_", "told"),
     [

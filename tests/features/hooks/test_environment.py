@@ -42,6 +42,7 @@ def expected(journal: str) -> set[str]:
     return set() if journal == "a database" else set(DATABASE)
 
 
+@pytest.mark.hazard("K7.7")
 async def test_an_agent_has_no_variable_of_the_journals_database(journal: str) -> None:
     async with started(["env"]) as (process, _):
         shown = await read_all(process.stdout_fd)
@@ -49,6 +50,7 @@ async def test_an_agent_has_no_variable_of_the_journals_database(journal: str) -
     assert has(shown, DATABASE) == expected(journal)
 
 
+@pytest.mark.hazard("K7.7")
 async def test_no_hook_has_one(journal: str, tmp_path: Path) -> None:
     hook = Hook(HookEvent.TURN_END, ("env",), timeout=60)
     with anyio.fail_after(5):

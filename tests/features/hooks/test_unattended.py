@@ -23,6 +23,7 @@ def _is_alone(it: Ruled, ability: str) -> None:
     it.here.client.client.abilities = ClientAbilities(own)
 
 
+@pytest.mark.hazard("A1.11")
 @pytest.mark.parametrize("ability", ["observer", "ownTurnsOnly"])
 @pytest.mark.parametrize("line", ["", 'unattended = "wait"\n', 'unattended = "deny"\n'])
 async def test_writing_to_what_guards_the_user_is_denied_where_no_person_can_answer(
@@ -42,6 +43,7 @@ async def test_a_hook_that_allows_that_does_not_help_either(tmp_path: Path) -> N
         assert await it.asks(kind="edit", locations=[{"path": ".git/config"}]) == "no"
 
 
+@pytest.mark.hazard("A1.14")
 @pytest.mark.parametrize("hook", ["exit 3", "echo nonsense", "kill -9 $$"])
 async def test_what_a_hook_that_has_failed_may_refuse_is_denied_where_no_person_can_answer(
     tmp_path: Path, hook: str
@@ -53,6 +55,7 @@ async def test_what_a_hook_that_has_failed_may_refuse_is_denied_where_no_person_
         assert any("A hook of PermissionRequest failed" in each for each in it.notices())
 
 
+@pytest.mark.hazard("A1.14")
 async def test_what_a_program_that_is_not_known_may_run_is_denied_where_no_person_can_answer(
     tmp_path: Path,
 ) -> None:
@@ -63,6 +66,7 @@ async def test_what_a_program_that_is_not_known_may_run_is_denied_where_no_perso
         assert await it.runs("runs-it ls x") == "yes"
 
 
+@pytest.mark.hazard("A1.14")
 async def test_what_a_file_with_a_mistake_may_refuse_is_denied_where_no_person_can_answer(
     tmp_path: Path,
 ) -> None:
@@ -103,6 +107,7 @@ async def test_a_client_that_answers_by_a_rule_is_told_that_a_question_waits_for
         assert own == ({"waitsForPerson": True} if waits else {})
 
 
+@pytest.mark.hazard("A1.10")
 async def test_what_guards_the_user_is_asked_of_persons_alone_even_beside_a_client_with_a_rule(
     tmp_path: Path,
 ) -> None:

@@ -175,6 +175,7 @@ def test_a_title_names_no_mcp_tool() -> None:
     assert judged('allow = ["mcp__github__get_*"]', call).action == "ask"
 
 
+@pytest.mark.hazard("A1.1")
 def test_a_command_that_only_the_title_tells_is_refused_by_a_rule_and_allowed_by_none() -> None:
     def decided(title: str) -> str:
         return judged(RULES, call_of({"kind": "execute", "title": title})).action.value

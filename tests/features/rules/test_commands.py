@@ -240,6 +240,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.hazard("A1.1")
 @pytest.mark.parametrize("command", ALLOWED)
 def test_a_line_is_allowed_of_which_each_command_is(command: str) -> None:
     assert of_command(ALLOWS, command) == "allow"
@@ -343,6 +344,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.hazard("A1.5")
 @pytest.mark.parametrize("command", REFUSED, ids=lambda command: command[:40])
 def test_a_refusal_is_found_however_deep_a_command_stands(command: str) -> None:
     text = 'deny = ["Bash(rm -rf *)"]\nallow = ["Bash"]'
@@ -426,6 +428,7 @@ def test_many_stars_and_many_words_are_compared_one_after_the_other() -> None:
     assert of_command('allow = ["Bash(x *a*b*a)"]', "x cabbca") == "allow"
 
 
+@pytest.mark.hazard("A1.8")
 def test_the_strictest_rule_counts_in_any_order() -> None:
     text = 'allow = ["Bash(git *)"]\nask = ["Bash(git push *)"]\ndeny = ["Bash(git push -f *)"]'
     assert of_command(text, "git log") == "allow"
@@ -468,6 +471,7 @@ def test_a_file_whose_change_is_asked_about_is_found_in_a_command(command: str) 
     assert of_command(SECRETS, command) == "ask"
 
 
+@pytest.mark.hazard("A1.10")
 @pytest.mark.parametrize(
     "command",
     [
@@ -539,6 +543,7 @@ def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.hazard("A1.1")
 @given(st.lists(_commands(), min_size=1, max_size=4), st.data())
 def test_of_any_line_that_is_allowed_a_shell_runs_only_what_a_rule_allows(
     stubs: Path, commands: list[str], data: st.DataObject

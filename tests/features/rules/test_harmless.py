@@ -21,6 +21,7 @@ ALLOWS = """allow = ["Bash(git *)", "Bash(sed *)", "Bash(sort *)", "Bash(npm *)"
  "Bash(printf *)", "Bash(mine *)", "Bash(xxd *)", "Bash(zip *)", "Bash(split *)"]"""
 
 
+@pytest.mark.hazard("A1.3")
 @pytest.mark.parametrize(
     "command",
     [
@@ -97,6 +98,7 @@ def test_what_is_known_to_be_harmless_is_allowed_by_a_prefix(command: str) -> No
     assert of_command(ALLOWS, command) == "allow"
 
 
+@pytest.mark.hazard("A1.3")
 @pytest.mark.parametrize(
     "command",
     [
@@ -240,6 +242,7 @@ def test_an_option_that_the_users_own_rule_names_is_the_users() -> None:
     assert of_command('allow = ["Bash(tar czf *)"]', "tar czf x.tgz src") == "allow"
 
 
+@pytest.mark.hazard("A1.7")
 @pytest.mark.parametrize(
     "command",
     [

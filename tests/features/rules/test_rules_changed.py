@@ -35,6 +35,7 @@ async def _opened_now(it: Ruled, command: str) -> str:
     return (await rules.judge_command(command)).action.value
 
 
+@pytest.mark.hazard("A3.1")
 async def test_what_the_file_newly_denies_counts_and_what_it_newly_allows_does_not(
     tmp_path: Path,
 ) -> None:
@@ -49,6 +50,7 @@ async def test_what_the_file_newly_denies_counts_and_what_it_newly_allows_does_n
         assert await _opened_now(it, "rm x") == "ask"
 
 
+@pytest.mark.hazard("A3.5")
 async def test_each_session_says_once_what_does_not_count_yet_and_how_it_does(
     tmp_path: Path,
 ) -> None:
@@ -78,6 +80,7 @@ async def test_a_change_that_only_tightens_is_not_told(tmp_path: Path) -> None:
         assert "has changed" not in "".join(it.notices())
 
 
+@pytest.mark.hazard("A3.2")
 async def test_the_users_word_on_a_terminal_lets_the_file_count_as_it_is(tmp_path: Path) -> None:
     async with ruled(tmp_path) as it:
         _file(tmp_path).write_text(WIDER)
@@ -93,6 +96,7 @@ async def test_the_users_word_on_a_terminal_lets_the_file_count_as_it_is(tmp_pat
         assert await it.runs("make") == "yes"
 
 
+@pytest.mark.hazard("A3.4")
 async def test_an_earlier_word_of_the_users_is_not_taken_for_one_about_this_change(
     tmp_path: Path,
 ) -> None:

@@ -61,6 +61,7 @@ async def _reads_nothing_unasked(it: Ruled) -> None:
     assert await it.does(READ_TEXT_FILE, path=str(it.work / ".env")) != "passed on"
 
 
+@pytest.mark.hazard("A1.13")
 @each_unreadable
 @pytest.mark.parametrize("hooks", [(), (ALLOW,)])
 async def test_the_users_rules_that_can_not_be_read_leave_all_to_a_person(
@@ -74,6 +75,7 @@ async def test_the_users_rules_that_can_not_be_read_leave_all_to_a_person(
         assert "permissions.toml" in "".join(it.notices())
 
 
+@pytest.mark.hazard("A1.13")
 @each_unreadable
 async def test_a_projects_rules_that_can_not_be_read_leave_all_to_a_person(
     tmp_path: Path, puts: Callable[[Path], object]
@@ -139,6 +141,7 @@ def errors_cleared(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.clear()
 
 
+@pytest.mark.hazard("A1.13")
 @pytest.mark.usefixtures("errors_cleared")
 @pytest.mark.parametrize(
     ("part", "name"),
@@ -201,6 +204,7 @@ async def test_rules_without_a_thread_to_read_them_in_leave_all_to_a_person(
 # --- hooks -------------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("C18.8")
 @each_unreadable
 @pytest.mark.parametrize("place", ["home/hooks.toml", "work/.acp_bridge/hooks.toml"])
 async def test_hooks_that_can_not_be_read_are_missed(
@@ -226,6 +230,7 @@ def test_a_folder_of_hooks_into_which_nobody_may_look_has_hooks_that_are_missed(
     assert found.notices
 
 
+@pytest.mark.hazard("C18.8")
 def test_trust_in_hooks_that_can_not_be_looked_up_leaves_all_to_a_person(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "work/.acp_bridge").mkdir(parents=True)
@@ -247,6 +252,7 @@ async def test_hooks_whose_reader_raises_are_missed(
     caplog.clear()
 
 
+@pytest.mark.hazard("C18.8")
 @pytest.mark.parametrize("rules", [None, 'allow = ["Bash"]'])
 async def test_where_hooks_are_missed_a_person_alone_may_allow(
     tmp_path: Path, rules: str | None

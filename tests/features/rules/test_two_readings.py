@@ -185,6 +185,7 @@ DIFFERING = [
 ]
 
 
+@pytest.mark.hazard("A1.2")
 @pytest.mark.parametrize("command", DIFFERING, ids=lambda command: repr(command)[:40])
 def test_a_line_that_two_readings_differ_about_is_allowed_by_no_rule(
     command: str, project: Path

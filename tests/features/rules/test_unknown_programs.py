@@ -46,6 +46,7 @@ PERHAPS = [
 ]
 
 
+@pytest.mark.hazard("A1.7")
 @pytest.mark.parametrize("command", PERHAPS, ids=lambda command: command[:40])
 def test_a_program_that_is_not_known_may_run_what_a_rule_refuses(command: str) -> None:
     judgement = judged(DENY, decide.example(Tool.BASH, command))
@@ -63,6 +64,7 @@ def test_a_program_that_is_not_known_may_run_what_a_rule_asks_about() -> None:
     assert of_command(text, "runs-it git pull") == "allow"
 
 
+@pytest.mark.hazard("A1.5")
 @pytest.mark.parametrize(
     "command",
     [

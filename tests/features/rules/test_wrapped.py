@@ -73,6 +73,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.hazard("A1.5")
 @pytest.mark.parametrize("command", REFUSED, ids=lambda command: command[:40])
 def test_a_refusal_finds_what_another_program_or_a_shell_would_run(command: str) -> None:
     assert of_command(DENY, command) == "deny"
@@ -95,6 +96,7 @@ def test_what_no_shell_would_run_is_no_command_to_refuse(command: str) -> None:
     assert of_command('deny = ["Bash(rm *)"]', command) == "ask"
 
 
+@pytest.mark.hazard("A1.5")
 @pytest.mark.parametrize(
     "command",
     [

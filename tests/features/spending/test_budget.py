@@ -68,7 +68,7 @@ async def waiting(here: Living, agent: PlayedAgent) -> tuple[int, Json, int]:
 # --- in mid-turn ----------------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("C3", "C10")
+@pytest.mark.hazard("C3", "C10", "R18.2", "R18.4")
 async def test_a_turn_that_costs_too_much_is_cancelled_and_what_waits_is_held_until_go(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -106,6 +106,7 @@ async def test_a_turn_that_costs_too_much_is_cancelled_and_what_waits_is_held_un
         ]
 
 
+@pytest.mark.hazard("R18.8")
 async def test_go_lets_the_session_cost_as_much_again_and_is_kept(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -152,6 +153,7 @@ async def test_an_agent_that_is_deaf_to_that_cancel_is_killed_and_what_waits_sta
         assert await here.answered(waits) == DONE
 
 
+@pytest.mark.hazard("R18.4")
 async def test_the_cancel_ends_the_turn_alone_and_its_open_question(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -170,7 +172,7 @@ async def test_the_cancel_ends_the_turn_alone_and_its_open_question(
         assert waits not in here.answers()
 
 
-@pytest.mark.hazard("Q15.5")
+@pytest.mark.hazard("Q15.5", "R18.6")
 async def test_words_that_were_to_join_the_turn_are_given_back_as_at_any_cancel(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -251,6 +253,7 @@ async def test_no_cancel_follows_what_has_happened_in_the_moment_before_it(
 # --- at its end -----------------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("R18.2")
 @pytest.mark.parametrize("when", ["before the answer", "after it"])
 async def test_a_cost_that_is_told_at_the_end_of_a_turn_holds_the_next_prompt(
     tmp_path: Path, clock: TurnedClock, when: str
@@ -326,6 +329,7 @@ def kept(
     return write
 
 
+@pytest.mark.hazard("R18.1")
 async def test_a_session_that_has_spent_its_budget_before_is_held_when_a_prompt_comes(
     tmp_path: Path,
 ) -> None:
@@ -380,6 +384,7 @@ async def test_prompts_that_are_left_over_in_such_a_session_run_only_after_go(
         agent.answer(turn, DONE)
 
 
+@pytest.mark.hazard("R18.8")
 @pytest.mark.parametrize(
     ("limit", "held"),
     [
@@ -423,6 +428,7 @@ async def test_the_end_of_a_session_is_no_go(tmp_path: Path, ends: ev.Event) -> 
         agent.answer(turn, DONE)
 
 
+@pytest.mark.hazard("R18.2")
 async def test_words_for_a_turn_that_none_runs_are_held_as_a_prompt_is(tmp_path: Path) -> None:
     agent = telling()
     async with limited(tmp_path, agent, before=kept(6)) as here:
@@ -458,6 +464,7 @@ async def test_a_users_own_hold_becomes_one_of_the_budget_and_one_go_ends_both(
         assert await here.answered(waits) == DONE
 
 
+@pytest.mark.hazard("R18.7")
 async def test_a_hold_for_the_budget_outlasts_what_ends_one_behind_a_usage_limit(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -477,6 +484,7 @@ async def test_a_hold_for_the_budget_outlasts_what_ends_one_behind_a_usage_limit
         assert pause(here)["budget"]["cost"] == 6
 
 
+@pytest.mark.hazard("R18.7")
 async def test_the_reset_of_a_usage_limit_ends_no_hold_for_the_budget(
     tmp_path: Path, clock: TurnedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ async def test_what_a_user_says_who_does_not_go_on_hides_no_reason_for_the_hold(
         assert here.session.pauses.said == spent("6", "5")
 
 
+@pytest.mark.hazard("R18.5")
 async def test_a_turn_that_the_user_has_paused_does_not_go_on_for_the_hold(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -66,6 +67,7 @@ async def test_a_turn_that_the_user_has_paused_does_not_go_on_for_the_hold(
         assert await here.answered(waits) == DONE
 
 
+@pytest.mark.hazard("R18.3")
 async def test_totals_that_a_process_repeats_while_it_is_given_the_session_do_not_count_again(
     tmp_path: Path, clock: TurnedClock
 ) -> None:

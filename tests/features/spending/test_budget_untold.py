@@ -39,6 +39,7 @@ async def test_of_an_agent_that_is_known_to_tell_no_cost_that_is_said_as_the_fir
         assert said(here, "[acp-bridge]") == lacking
 
 
+@pytest.mark.hazard("R18.9")
 @pytest.mark.parametrize("name", [BUILTIN_INFO, "who-knows"])
 async def test_of_any_other_it_is_said_once_after_the_first_turn_that_ended_without_a_cost(
     tmp_path: Path, name: str
@@ -73,6 +74,7 @@ async def test_of_an_agent_that_has_told_one_in_an_earlier_turn_nothing_is_said(
         assert said(here, "[acp-bridge]") == []
 
 
+@pytest.mark.hazard("R18.1")
 async def test_a_cost_in_another_currency_is_said_once_and_never_converted(
     tmp_path: Path,
 ) -> None:

@@ -84,6 +84,7 @@ async def test_words_at_the_agent_of_a_turn_that_fails_are_sent_again_on_the_use
         assert here.prompted == ["runs", "follows", "sent"]
 
 
+@pytest.mark.hazard("Q15.9")
 async def test_words_that_the_agent_says_it_took_behind_the_last_word_of_its_turn_are_left_over(
     tmp_path: Path,
 ) -> None:

@@ -105,6 +105,7 @@ async def meets_limit(here: Living, agent: PlayedAgent, resets: object = None) -
     return asked, waits
 
 
+@pytest.mark.hazard("R17.1", "R17.2")
 async def test_the_prompt_is_answered_with_the_agents_error_and_what_waits_is_held_until_go(
     tmp_path: Path,
 ) -> None:
@@ -145,6 +146,7 @@ async def test_the_reset_is_told_where_the_agent_tells_it(tmp_path: Path, wall: 
         assert said(here)[-1].startswith(f"{MET} The limit resets at {words}.")
 
 
+@pytest.mark.hazard("R17.4")
 @pytest.mark.parametrize("resets", [-5, 0, "soon", 253_402_300_799, 1, float("nan")])
 async def test_a_reset_in_the_past_or_at_an_absurd_time_is_none(
     tmp_path: Path, clock: TurnedClock, wall: Wall, resets: object
@@ -184,6 +186,7 @@ async def test_with_nothing_that_waits_nothing_is_held_and_the_next_prompt_is_se
         assert said(here) == []
 
 
+@pytest.mark.hazard("R17.3")
 @pytest.mark.parametrize("error", [refusal(-32603, "rate_limit"), refusal(-32603, "x", a=1)])
 async def test_another_error_holds_nothing(tmp_path: Path, error: Any) -> None:
     agent = limited()
@@ -196,6 +199,7 @@ async def test_another_error_holds_nothing(tmp_path: Path, error: Any) -> None:
         assert await here.answered(waits) == DONE
 
 
+@pytest.mark.hazard("R17.4")
 async def test_the_queue_goes_on_by_itself_at_the_reset_if_the_user_wants_that(
     tmp_path: Path, clock: TurnedClock, wall: Wall
 ) -> None:
@@ -212,6 +216,7 @@ async def test_the_queue_goes_on_by_itself_at_the_reset_if_the_user_wants_that(
         assert await here.answered(waits) == DONE
 
 
+@pytest.mark.hazard("R17.4")
 async def test_without_the_option_it_waits_for_go_whatever_the_time_is(
     tmp_path: Path, clock: TurnedClock, wall: Wall
 ) -> None:
@@ -222,6 +227,7 @@ async def test_without_the_option_it_waits_for_go_whatever_the_time_is(
         assert agent.heard.count(SESSION_PROMPT) == 1
 
 
+@pytest.mark.hazard("R17.5")
 async def test_the_reset_is_a_time_of_the_wall_clock_which_may_be_set_either_way(
     tmp_path: Path, clock: TurnedClock, wall: Wall
 ) -> None:
@@ -253,6 +259,7 @@ async def test_go_before_the_reset_goes_on_once_and_the_reset_does_nothing_more(
         assert late not in here.answers()
 
 
+@pytest.mark.hazard("R17.6")
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_the_users_own_hold_is_never_ended_by_a_reset(
     tmp_path: Path, clock: TurnedClock, wall: Wall, when: str
@@ -279,6 +286,7 @@ def _said_so_often(here: Living, times: int) -> bool:
     return len(said(here)) == times
 
 
+@pytest.mark.hazard("R17.5")
 async def test_it_goes_on_by_itself_five_times_and_not_a_sixth(
     tmp_path: Path, clock: TurnedClock, wall: Wall
 ) -> None:
@@ -298,6 +306,7 @@ async def test_it_goes_on_by_itself_five_times_and_not_a_sixth(
         assert agent.heard.count(SESSION_PROMPT) == 6
 
 
+@pytest.mark.hazard("R17.2")
 async def test_words_for_the_limited_turn_of_an_agent_that_takes_none_are_held(
     tmp_path: Path,
 ) -> None:
@@ -317,7 +326,7 @@ async def test_words_for_the_limited_turn_of_an_agent_that_takes_none_are_held(
         assert (await here.answered(joins))["stopReason"] == "end_turn"
 
 
-@pytest.mark.hazard("Q15")
+@pytest.mark.hazard("Q15", "R17.2")
 async def test_words_of_which_the_agent_says_after_the_limited_turn_that_it_has_none_are_held(
     tmp_path: Path,
 ) -> None:
@@ -443,7 +452,7 @@ async def test_a_session_without_clients_goes_on_at_the_reset(
 
 
 @pytest.mark.process
-@pytest.mark.hazard("Q11")
+@pytest.mark.hazard("Q11", "R17.2")
 async def test_a_hooks_feedback_after_a_turn_that_met_the_limit_waits_for_go(
     tmp_path: Path,
 ) -> None:

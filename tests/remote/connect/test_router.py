@@ -63,7 +63,7 @@ def test_a_load_is_followed_to_the_machine_that_has_the_session_and_so_is_all_ab
     assert world.steps == [OPEN_B]
 
 
-@pytest.mark.hazard("N1.15")
+@pytest.mark.hazard("N1.15", "N1.16")
 def test_without_a_login_nothing_is_sent_there_and_the_error_says_what_to_do() -> None:
     world = working_at_b("https://a.example")
     asked = load(world)
@@ -120,6 +120,7 @@ def test_a_session_that_has_come_back_is_found_at_the_first_server_with_its_open
     assert world.steps == [OPEN_B, LEAVE_B]
 
 
+@pytest.mark.hazard("N2.22")
 def test_a_session_that_is_found_elsewhere_is_closed_where_it_was() -> None:
     world = working_at_b()
     load(world)
@@ -138,6 +139,7 @@ def moved(world: Places) -> None:
     world.settle()
 
 
+@pytest.mark.hazard("N2.21")
 def test_a_session_moves_with_what_was_shown_of_it_and_its_prompts_under_their_keys() -> None:
     world = greeted()
     new(world)
@@ -157,6 +159,7 @@ def test_a_session_moves_with_what_was_shown_of_it_and_its_prompts_under_their_k
     assert notices(world) == ["[acp-bridge] This session goes on at b.example, which has it now."]
 
 
+@pytest.mark.hazard("N2.15")
 def test_where_the_place_is_refused_after_a_move_what_was_not_shown_is_shown() -> None:
     world = greeted()
     new(world)
@@ -274,6 +277,7 @@ def test_what_is_behind_a_load_that_is_given_up_while_it_is_sent_again_is_sent()
     assert "result" in world.answered[behind]
 
 
+@pytest.mark.hazard("N2.21")
 def test_a_session_moves_back_and_forth_as_often_as_its_machines_change() -> None:
     world = greeted()
     new(world)

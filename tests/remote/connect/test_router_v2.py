@@ -102,6 +102,7 @@ def test_a_turn_that_began_elsewhere_is_told_to_have_ended_where_the_session_is_
     assert [each["id"] for each in editor.to[A]] == [4]
 
 
+@pytest.mark.hazard("N2.21")
 def test_a_prompt_is_sent_again_where_the_session_has_moved_under_the_same_key() -> None:
     editor = Editor()
     editor.says("session/prompt", {"sessionId": "s0", "prompt": WORDS}, 5)

@@ -35,6 +35,7 @@ def greeted(version: int) -> tuple[Machine, Any, Any]:
     return machine, sent.message["params"], got.message["result"]
 
 
+@pytest.mark.hazard("N2.23")
 @pytest.mark.parametrize(
     "method",
     ["fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "fs/new"],
@@ -50,6 +51,7 @@ def test_no_file_is_read_or_written_and_no_command_run_for_what_runs_elsewhere(
     assert (refused.message["id"], refused.message["error"]["code"]) == (7, -32601)
 
 
+@pytest.mark.hazard("N2.23")
 def test_the_other_end_is_told_of_neither_files_nor_terminals() -> None:
     _, told, _ = greeted(1)
     able = told["clientCapabilities"]

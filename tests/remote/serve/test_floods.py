@@ -170,6 +170,7 @@ async def test_a_message_of_16_mb_is_taken_and_a_longer_one_ends_the_connection(
         assert client.close_code == 1009
 
 
+@pytest.mark.hazard("N1.3")
 async def test_there_are_64_connections_whatever_their_tokens(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,7 +57,7 @@ def connected(
                 yield connection, process
 
 
-@pytest.mark.hazard("N1.11")
+@pytest.mark.hazard("N1.11", "V6.1")
 @pytest.mark.parametrize("how", HOW)
 async def test_what_an_agent_starts_may_not_come_in_however_it_was_started(how: str) -> None:
     with listening() as waiting:
@@ -79,6 +79,7 @@ def test_another_program_of_the_user_may(listen: str, to: str) -> None:
         look(connection)
 
 
+@pytest.mark.hazard("V6.6")
 def test_a_process_that_has_ended_may_not() -> None:
     with connected() as (connection, process):
         process.kill()
@@ -107,6 +108,7 @@ def test_another_user_s_may_not_unless_a_proxy_is_expected(monkeypatch: pytest.M
         look(connection, proxied=True)
 
 
+@pytest.mark.hazard("V6.6")
 def test_a_process_that_nobody_here_can_see_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with connected() as (connection, process):
         whole = os.listdir

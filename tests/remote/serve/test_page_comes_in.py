@@ -30,6 +30,7 @@ async def told(page: ClientConnection, **first: Any) -> Any:
     return json.loads(await page.recv())
 
 
+@pytest.mark.hazard("N1.10")
 async def test_a_log_out_ends_every_page_with_the_login(tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with (

@@ -73,6 +73,7 @@ async def test_one_that_was_sent_nothing_is_asked_nothing_and_one_that_answers_i
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.hazard("V8.7")
 async def test_silence_counts_only_while_something_could_be_heard() -> None:
     it, held_up = Watched(), Looks(True)
     it.life.held_up = held_up  # type: ignore[assignment]

@@ -127,6 +127,7 @@ def update(session_id: str, text: str) -> str:
     return said(method="session/update", params={"sessionId": session_id, "update": shown})
 
 
+@pytest.mark.hazard("V8.11")
 @pytest.mark.parametrize("step", ["connect", "initialize", "session/load"])
 async def test_a_holder_that_dies_before_it_shows_anything_costs_a_load_nothing(
     home: Path, step: str
@@ -150,6 +151,7 @@ async def test_a_holder_that_dies_in_its_replay_fails_the_load_once_and_the_next
         assert len(it.editor.answers(load)) == 1
 
 
+@pytest.mark.hazard("V8.11")
 async def test_a_holder_that_dies_behind_its_answer_leaves_the_session_open_here(
     home: Path,
 ) -> None:
@@ -162,6 +164,7 @@ async def test_a_holder_that_dies_behind_its_answer_leaves_the_session_open_here
         assert it.editor.texts(session_id) == ["echo goes on"]
 
 
+@pytest.mark.hazard("V8.10")
 async def test_a_question_of_a_holder_that_dies_is_taken_back(home: Path) -> None:
     async with held(home) as (it, odd, session_id):
         ask = said(id="q", method="session/request_permission", params={"sessionId": session_id})
@@ -278,7 +281,7 @@ def got(odd: OddHolder, method: str) -> list[Json]:
     return [message for message in odd.got if message.get("method") == method]
 
 
-@pytest.mark.hazard("C1", "Q9")
+@pytest.mark.hazard("C1", "Q9", "V8.7")
 @pytest.mark.parametrize("stop", ["session/cancel", "$/cancel_request", None])
 async def test_what_a_silent_holder_was_sent_comes_to_an_end_with_or_without_a_stop(
     home: Path, stop: str | None
@@ -296,6 +299,7 @@ async def test_what_a_silent_holder_was_sent_comes_to_an_end_with_or_without_a_s
         assert (await it.editor.refusal(later)).code == -32002
 
 
+@pytest.mark.hazard("V8.7")
 @pytest.mark.parametrize("shown", [True, False])
 async def test_a_load_comes_to_an_end_where_the_holder_falls_silent(
     home: Path, shown: bool
@@ -308,6 +312,7 @@ async def test_a_load_comes_to_an_end_where_the_holder_falls_silent(
         assert len(it.editor.answers(load)) == 1
 
 
+@pytest.mark.hazard("V8.9")
 async def test_one_that_lives_is_waited_for_however_long_its_turn_and_its_load_take(
     home: Path,
 ) -> None:
@@ -323,6 +328,7 @@ async def test_one_that_lives_is_waited_for_however_long_its_turn_and_its_load_t
         assert it.editor.answers(load) == it.editor.answers(prompt) == []
 
 
+@pytest.mark.hazard("V8.8")
 async def test_only_a_prompt_that_a_silent_holder_may_not_have_read_is_taken_back(
     home: Path,
 ) -> None:

@@ -92,6 +92,7 @@ async def two(home: Path, keep: float = 0, **more: Any) -> AsyncIterator[Two]:
         yield Two(holder, other, session_id)
 
 
+@pytest.mark.hazard("V8.1")
 async def test_a_session_of_another_bridge_is_loaded_with_its_transcript_and_prompted(
     home: Path,
 ) -> None:
@@ -132,6 +133,7 @@ async def test_a_prompt_right_behind_a_load_is_not_in_its_replay(home: Path) -> 
         assert texts == ["before", "echo before", "echo there"]
 
 
+@pytest.mark.hazard("V8.2")
 async def test_equal_ids_of_requests_belong_to_their_clients(home: Path) -> None:
     async with two(home) as it:
         await it.load()
@@ -175,6 +177,7 @@ def chosen(option: str) -> Json:
     return {"outcome": {"outcome": "selected", "optionId": option}}
 
 
+@pytest.mark.hazard("V8.1")
 async def test_what_a_turn_asks_is_asked_and_answered_through_the_other_bridge(home: Path) -> None:
     async with two(home) as it, asked(it) as (process, question):
         assert question["params"]["sessionId"] == it.session_id
@@ -254,6 +257,7 @@ def answers(process: Process, request_id: int) -> list[Json]:
     return [m["result"] for m in process.received if m.get("id") == request_id and "result" in m]
 
 
+@pytest.mark.hazard("V8.1")
 async def test_a_cancel_goes_through_and_stops_the_turn(home: Path) -> None:
     async with two(home) as it:
         await it.load()
@@ -332,6 +336,7 @@ async def test_what_the_holder_refuses_is_refused_with_its_words(home: Path) -> 
         assert (error.code, error.message) == (-32602, "no such mode")
 
 
+@pytest.mark.hazard("K3.7")
 async def test_another_agent_or_another_protocol_is_named(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +360,7 @@ async def test_a_holder_that_can_not_be_reached_is_waited_for_as_ever(
         assert (error.code, "open in another acp-bridge" in error.message) == (-32600, True)
 
 
+@pytest.mark.hazard("K3.5")
 async def test_a_holder_that_refuses_is_quoted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuses(*_: object) -> str:
         return "because of this"
@@ -475,6 +481,7 @@ async def test_a_session_that_was_closed_there_is_not_opened_here_when_the_holde
 # --- the holder ends -------------------------------------------------------------------------
 
 
+@pytest.mark.hazard("V8.10", "V8.11")
 async def test_when_the_holder_ends_each_request_gets_one_error_and_the_session_goes_on_here(
     home: Path,
 ) -> None:
@@ -507,6 +514,7 @@ async def test_when_the_holder_ends_each_request_gets_one_error_and_the_session_
         assert [len(other.editor.answers(each)) for each in (runs, waits, prompt)] == [1, 1, 1]
 
 
+@pytest.mark.hazard("V8.12")
 async def test_what_is_sent_while_the_session_changes_hands_waits_or_is_taken_back(
     home: Path,
 ) -> None:

@@ -129,6 +129,7 @@ async def test_an_answer_that_came_too_late_at_the_other_bridge_is_called_back_t
         assert called_back == [here["id"]]
 
 
+@pytest.mark.hazard("N6.2")
 @pytest.mark.parametrize("may", ["look", "approve"])
 async def test_what_a_login_may_not_do_does_not_pass_either(home: Path, may: str) -> None:
     async with far(home) as it:
@@ -143,6 +144,7 @@ async def test_what_a_login_may_not_do_does_not_pass_either(home: Path, may: str
         assert it.editor.agent.processes[0].methods() == sent
 
 
+@pytest.mark.hazard("N6.3")
 async def test_who_may_only_look_is_not_asked_through_another_bridge_and_stops_nothing(
     home: Path,
 ) -> None:
@@ -164,6 +166,7 @@ async def test_who_may_only_look_is_not_asked_through_another_bridge_and_stops_n
         assert await it.editor.editor.stop_reason(prompt) == "end_turn"
 
 
+@pytest.mark.hazard("N6.9")
 async def test_a_load_from_elsewhere_changes_nothing_of_a_session_that_an_editor_has_left(
     home: Path,
 ) -> None:
@@ -186,6 +189,7 @@ async def test_a_load_from_elsewhere_changes_nothing_of_a_session_that_an_editor
         assert len(it.editor.agent.processes) == 1
 
 
+@pytest.mark.hazard("N6.6")
 async def test_a_session_outside_is_not_reached_through_another_bridge(home: Path) -> None:
     async with far(home, "elsewhere") as it:
         client = await it.serve.remote()

@@ -163,6 +163,7 @@ def test_an_agent_is_named_by_what_is_started_in_the_end_without_its_version(
     assert name(command) == expected
 
 
+@pytest.mark.hazard("K9.1")
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -179,6 +180,7 @@ def test_an_upgrade_keeps_the_name(before: str, after: str) -> None:
     assert name(before) == name(after)
 
 
+@pytest.mark.hazard("K9.1")
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -221,6 +223,7 @@ def identity(command: str, info: str | None = None) -> AgentIdentity:
     return AgentIdentity(agent_name(words), former_names(words), info)
 
 
+@pytest.mark.hazard("K9.3")
 @pytest.mark.parametrize(
     ("stored", "command"),
     [
@@ -239,6 +242,7 @@ def test_sessions_under_the_names_of_earlier_versions_are_found(stored: str, com
     assert identity(command).owns(stored, None)
 
 
+@pytest.mark.hazard("K9.2")
 def test_a_session_is_found_by_what_the_agent_says_of_itself() -> None:
     ours = identity("/opt/new/place", "codex")
     assert ours.owns("npx-name", "codex")

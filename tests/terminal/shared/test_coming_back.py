@@ -93,6 +93,7 @@ async def attached(each: FakeBridge) -> Json:
     return own
 
 
+@pytest.mark.hazard("N2.2")
 async def test_it_has_one_name_on_all_connections_and_goes_on_at_its_cursor(tmp_path: Path) -> None:
     first, second, third = bridge("c1"), bridge("c2"), bridge("c3")
     async with chat(tmp_path, first, second, third) as there:
@@ -138,6 +139,7 @@ def own(**members: Any) -> Json:
     return {"_meta": {"acp_bridge": members}}
 
 
+@pytest.mark.hazard("N2.15")
 async def test_where_the_bridge_tells_no_cursor_or_refuses_it_the_session_is_shown_anew(
     tmp_path: Path,
 ) -> None:
@@ -184,6 +186,7 @@ async def test_a_bridge_that_is_gone_is_not_waited_for_and_a_busy_one_is(
     assert texts(there.talk)[-1] == "the bridge has ended"
 
 
+@pytest.mark.hazard("N2.16")
 async def test_a_prompt_is_sent_again_under_its_key_and_a_command_is_not(tmp_path: Path) -> None:
     first, second = bridge("c"), bridge("c")
     async with chat(tmp_path, first, second) as there:

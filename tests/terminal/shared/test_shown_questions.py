@@ -43,6 +43,7 @@ async def row(here: Turn) -> Json:
     return dict(found)
 
 
+@pytest.mark.hazard("V9.1")
 async def test_a_request_that_names_only_its_card_is_asked_with_all_that_the_card_said(
     tmp_path: Path,
 ) -> None:
@@ -95,6 +96,7 @@ async def test_what_a_request_leaves_empty_hides_nothing_of_the_card(
             assert each in text
 
 
+@pytest.mark.hazard("V9.2")
 async def test_a_request_that_names_another_command_than_its_card_shows_both(
     tmp_path: Path,
 ) -> None:
@@ -118,6 +120,7 @@ async def test_a_card_that_was_said_to_have_ended_is_shown_all_the_same(
         assert "command: rm -rf src" in shown((await asked(there))["params"])
 
 
+@pytest.mark.hazard("V9.8")
 async def test_a_card_that_changes_while_it_is_asked_about_is_asked_about_anew(
     tmp_path: Path,
 ) -> None:
