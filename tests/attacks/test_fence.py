@@ -134,7 +134,7 @@ async def test_what_outlives_its_guard_and_bridge_can_not_answer_in_the_bridge_t
         assert "reject_once" in second.text()
 
 
-@pytest.mark.hazard("S16", "V6.2")
+@pytest.mark.hazard("S16", "V6.2", "V6.12")
 async def test_an_agent_can_not_pose_as_the_bridge_of_its_session(field: Field) -> None:
     heard = field.folder / "heard"
     async with field.bridge() as client:

@@ -70,7 +70,7 @@ async def turn(home: Path, first: Json | None = None, **more: Any) -> AsyncItera
 # --- permissions -----------------------------------------------------------------------------
 
 
-@pytest.mark.hazard("V3.1", "P10")
+@pytest.mark.hazard("V3.1", "V3.8", "P10")
 async def test_everybody_is_asked_and_the_first_choice_counts(tmp_path: Path) -> None:
     async with turn(tmp_path) as here:
         other = await here.it.attached(here.id)

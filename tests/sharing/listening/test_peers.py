@@ -208,7 +208,7 @@ time.sleep(100)
 """
 
 
-@pytest.mark.hazard("V6.2")
+@pytest.mark.hazard("V6.2", "V6.12")
 async def test_a_client_takes_no_process_of_an_agent_for_a_bridge(short: Path) -> None:
     path = str(short / "s")
     async with started(python(f"PATH = {path!r}\n{LISTEN}")) as (agent, _):
