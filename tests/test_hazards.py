@@ -170,6 +170,11 @@ def test_later(): ...
     assert [mark.number for mark in marks(source, "t.py") if mark.excused] == ["K1"]
 
 
+def test_a_mark_of_one_promise_counts_for_its_entry() -> None:
+    (mark,) = marks('@pytest.mark.hazard("Q16.3")\ndef test_x(): ...', "t.py")
+    assert (mark.number, mark.entry) == ("Q16.3", "Q16")
+
+
 def test_a_mark_on_what_is_no_test_is_refused() -> None:
     with pytest.raises(ValueError, match="is no test"):
         list(marks('@pytest.mark.hazard("C8")\ndef helper(): ...', "t.py"))
