@@ -102,7 +102,7 @@ SANS_IO = (
     "core.updates.children",
     "core.updates.folded",
     "core.updates.late_replay",
-    "core.keys.forms",
+    "terminal.shared.key_forms",
     "core.updates.notices",
     "features.repository.notices",
     "features.rules.notices",

@@ -16,17 +16,6 @@ import anyio
 
 from acp_bridge.core.agents import lease
 from acp_bridge.core.journal import Journal, JournalError
-from acp_bridge.core.journal.bundle import (
-    MOST_BYTES,
-    Bundle,
-    NotABundle,
-    read,
-    read_session,
-    statements,
-    updates,
-    with_masked,
-    written,
-)
 from acp_bridge.core.keys import file as keys
 from acp_bridge.core.runtime import log
 from acp_bridge.core.runtime.redacting import redactor
@@ -37,6 +26,17 @@ from acp_bridge.terminal.cli.options import data_folder
 from acp_bridge.terminal.cli.parser import CommandParser
 from acp_bridge.terminal.cli.printing import fail, print_text
 from acp_bridge.terminal.shared import agent_memory, known
+from acp_bridge.terminal.shared.bundle import (
+    MOST_BYTES,
+    Bundle,
+    NotABundle,
+    read,
+    read_session,
+    statements,
+    updates,
+    with_masked,
+    written,
+)
 from acp_bridge.terminal.shared.stored import Kept, at_kept, folder_alone
 from acp_bridge.terminal.shared.writing import NotWritten, write_private
 

@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from acp_bridge.core.keys.forms import KNOWN
 from acp_bridge.terminal.cli import serving_parser
 from acp_bridge.terminal.cli.commands import COMMANDS
 from acp_bridge.terminal.cli.harmless import one_line
@@ -20,6 +19,7 @@ from acp_bridge.terminal.cli.options import data_folder
 from acp_bridge.terminal.cli.parser import CommandParser
 from acp_bridge.terminal.cli.printing import print_text
 from acp_bridge.terminal.shared import known
+from acp_bridge.terminal.shared.key_forms import KNOWN
 
 _ABOUT: Final = """\
 Print the script by which a shell completes the commands and options of acp-bridge, and after --

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.core.journal.looking import IndexState, Sessions, index_state, look_at_sessions
 from acp_bridge.core.protocol import Json
 from acp_bridge.terminal.doctor.data_folder import size
 from acp_bridge.terminal.doctor.findings import (
@@ -18,6 +17,7 @@ from acp_bridge.terminal.doctor.findings import (
     ok,
     warning,
 )
+from acp_bridge.terminal.doctor.looking import IndexState, Sessions, index_state, look_at_sessions
 
 AREA: Final = "sessions"
 #: seconds: for opening all files of sessions, and for the disk to answer at all.

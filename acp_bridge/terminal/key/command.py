@@ -11,7 +11,14 @@ from typing import Final
 
 from acp_bridge.core.agents import origin
 from acp_bridge.core.keys import FILE, file
-from acp_bridge.core.keys.forms import (
+from acp_bridge.core.runtime import log
+from acp_bridge.terminal.cli.exits import Exit
+from acp_bridge.terminal.cli.harmless import harmless, one_line
+from acp_bridge.terminal.cli.options import data_folder
+from acp_bridge.terminal.cli.own_agent import foreign_agent, isolated_path
+from acp_bridge.terminal.cli.parser import CommandParser
+from acp_bridge.terminal.cli.printing import columns, fail, print_text
+from acp_bridge.terminal.shared.key_forms import (
     KNOWN,
     NotAKey,
     cleaned,
@@ -21,13 +28,6 @@ from acp_bridge.core.keys.forms import (
     variable_of,
     without_key,
 )
-from acp_bridge.core.runtime import log
-from acp_bridge.terminal.cli.exits import Exit
-from acp_bridge.terminal.cli.harmless import harmless, one_line
-from acp_bridge.terminal.cli.options import data_folder
-from acp_bridge.terminal.cli.own_agent import foreign_agent, isolated_path
-from acp_bridge.terminal.cli.parser import CommandParser
-from acp_bridge.terminal.cli.printing import columns, fail, print_text
 from acp_bridge.terminal.shared.table import table
 
 _USAGE: Final = """\

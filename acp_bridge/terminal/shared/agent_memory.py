@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.core.journal import SessionInfo
-from acp_bridge.core.journal.bundle import Bundle
 from acp_bridge.core.protocol import Json
 from acp_bridge.core.wire.jsonrpc import encode, read_object
 from acp_bridge.terminal.cli.options import BUILT_IN
+from acp_bridge.terminal.shared.bundle import Bundle
 
 #: seconds that the agent has for one export or import.
 _PATIENCE: Final = 60.0

@@ -10,9 +10,9 @@ from typing import NoReturn
 import pytest
 
 from acp_bridge.core.journal import Journal, looking
-from acp_bridge.core.journal.looking import IndexState, Sessions, index_state, look_at_sessions
 from acp_bridge.terminal.doctor import data_folder, sessions
 from acp_bridge.terminal.doctor.data_folder import Space, fsync_took, rights, room, size
+from acp_bridge.terminal.doctor.looking import IndexState, Sessions, index_state, look_at_sessions
 from tests.terminal.doctor.subjects import levels, subject, texts
 
 LOTS = Space(10**12, 10**6, read_only=False)

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.core.journal import Journal, PromptState, SessionJournal, bundle
-from acp_bridge.core.journal.bundle import (
+from acp_bridge.core.journal import Journal, PromptState, SessionJournal
+from acp_bridge.core.journal.place import Cursor, From, WrongCursor
+from acp_bridge.core.journal.records import PromptRow
+from acp_bridge.core.protocol import with_own_meta
+from acp_bridge.core.runtime.redacting import redactor
+from acp_bridge.terminal.shared import bundle
+from acp_bridge.terminal.shared.bundle import (
     Bundle,
     NotABundle,
     read,
@@ -17,11 +22,9 @@ from acp_bridge.core.journal.bundle import (
     with_masked,
     written,
 )
-from acp_bridge.core.journal.place import Cursor, From, WrongCursor
-from acp_bridge.core.journal.records import PromptRow
-from acp_bridge.core.protocol import with_own_meta
-from acp_bridge.core.runtime.redacting import redactor
 from tests.core.journal.conftest import SESSION
+from tests.core.journal.conftest import home as home
+from tests.core.journal.conftest import session as session
 from tests.core.journal.sayings import chunk, lines, tool, transcript
 
 OTHER = "0" * 31 + "2"

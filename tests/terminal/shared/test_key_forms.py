@@ -2,7 +2,14 @@
 
 import pytest
 
-from acp_bridge.core.keys.forms import KNOWN, NotAKey, cleaned, oddities, variable_of, without_key
+from acp_bridge.terminal.shared.key_forms import (
+    KNOWN,
+    NotAKey,
+    cleaned,
+    oddities,
+    variable_of,
+    without_key,
+)
 from agent.providers.known_providers import PROVIDERS
 
 ANTHROPIC = "sk-ant-" + "0123456789abcdef"

@@ -1,6 +1,6 @@
 """Looks at the index and the session files without changing them, to say what is wrong with them.
 
-Nothing is made, migrated, mended or put aside, as in `reading`.
+Nothing is made, migrated, mended or put aside, as in `journal.reading`.
 """
 
 import os
