@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +20,7 @@ from acp_bridge.core.agents.standing import StandingRequests
 from acp_bridge.core.bridge.bridge import Bridge
 from acp_bridge.core.ends import Ends
 from acp_bridge.core.journal import Journal
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import signals
 from acp_bridge.core.runtime.keep import Waiter
 from acp_bridge.core.runtime.log import event, logger

@@ -11,9 +11,10 @@ import logging
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from agent.providers.all_models import AllModels
@@ -65,8 +66,7 @@ exit code: 0 the client has left, 2 wrong usage.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """The agent's settings, known secrets and models, made before it has a connection."""
 
     settings: Settings

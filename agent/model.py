@@ -9,8 +9,9 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypedDict
+
+from msgspec import Struct
 
 
 class Message(TypedDict, total=False):
@@ -47,8 +48,7 @@ SpokenKind = Literal["text", "reasoning"]
 PartKind = Literal["text", "reasoning", "tool_call", "notice"]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """A piece of a streamed answer; a plain string stands for a `text` part."""
 
     kind: PartKind
@@ -67,16 +67,14 @@ OnToken = Callable[[Token], Awaitable[None]]
 Stop = Literal["end_turn", "max_tokens", "refusal"]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     id: str
     name: str
     #: JSON as the model wrote it, perhaps malformed
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """The tokens of one model call. `cost`: USD, None if it is not known."""
 
     input: int
@@ -86,8 +84,7 @@ class Usage:
     cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Struct, frozen=True):
     text: str = ""
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -143,8 +140,7 @@ class ModelError(Exception):
 THOUGHT_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
+class ModelInfo(Struct, frozen=True):
     #: the window in tokens, input and output together; None if it is not known
     window: int | None = None
     takes_images: bool = False
@@ -172,8 +168,7 @@ class Model(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
+class ModelChoice(Struct, frozen=True):
     """A model as it is offered to the client."""
 
     id: str

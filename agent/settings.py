@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _MAX_CALLS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     #: the folder in which transcripts are kept
     folder: Path
     #: a file of NAME=value lines, which need not exist; read whenever a key is looked for

@@ -192,6 +192,34 @@ ON_USE = (
     "acp_bridge.features.notify",
 )
 
+#: The modules that a bridge and the built-in agent import before they answer `initialize`.
+STARTS = {
+    "acp_bridge": (
+        *("acp_bridge.__main__", "acp_bridge.terminal.cli.stdio", "acp_bridge.serving"),
+        "acp_bridge.sharing.listening.listener",
+    ),
+    "agent": (
+        *("agent.__main__", "agent.serve.connection", "agent.serve.sdk_transport"),
+        *("agent.providers.all_models", "agent.providers.provider_model"),
+        "agent.scripted.scripted_model",
+    ),
+}
+#: The dataclasses among them, and why. All other records there are a `Struct`: Python compiles the
+#: methods of each dataclass, which took a third of the start.
+BY_FIELDS, BASE = "is written by its fields", "has an abstract base"
+DATACLASSES = {
+    "acp_bridge.core.agents.holder.Holder": BY_FIELDS,
+    "acp_bridge.core.journal.records.SessionInfo": BY_FIELDS,
+    "acp_bridge.core.session.clients.open_request.OpenRequest": BASE,
+    "acp_bridge.core.session.clients.permissions._Deciding": BASE,
+    "acp_bridge.core.session.clients.questions._Question": BASE,
+    "acp_bridge.core.session.clients.to_client._AtOneClient": BASE,
+    "acp_bridge.core.session.session_context.SessionContext": "makes fields from others",
+    "acp_bridge.sharing.listening.run_files.LiveBridge": BY_FIELDS,
+    "agent.mcp_servers.pages.Page": "is compared without its cursor",
+    "agent.tools.paths.Place": "is compared without the number of its names",
+}
+
 FILE_LINES, FUNCTION_LINES = 600, 40
 #: What may be longer, how long, and why it is one thought. An entry that is not needed any more
 #: fails too.
@@ -283,7 +311,7 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
         assert not found & {"agent", "litellm"}, module
 
 
-def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the_guard() -> None:
+def test_the_agent_imports_of_the_front_only_what_both_need() -> None:
     parts = ("guard", "birth", "orphans")  # its streams and reports; what it leaves
     guard = tuple(f"acp_bridge.core.agents.{part}." for part in parts)
     for module, path in modules("agent").items():
@@ -292,6 +320,7 @@ def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the
                 shared = (
                     "acp_bridge.core.wire.",
                     "acp_bridge.core.protocol.",
+                    "acp_bridge.core.records.",
                     "acp_bridge.__version__",
                 )
                 words = "acp_bridge.features.rules.known_commands."  # a table
@@ -422,6 +451,43 @@ def test_no_module_on_the_serve_path_names_a_heavy_one() -> None:
         assert not {name.partition(".")[0] for name in names} & HEAVY, module
         assert not {name for name in names if name.startswith(COMMANDS)}, module
         todo += ours(iter(names), known)
+
+
+def imported_by_the_start(package: str) -> set[str]:
+    """The modules of a package that its start imports, those inside functions left out."""
+    known = modules(package)
+    todo, found = [*STARTS[package]], set[str]()
+    while todo:
+        module = todo.pop()
+        if module and module not in found:
+            found.add(module)
+            names = imports(tree(known[module]), lazy=False)
+            todo += {module.rpartition(".")[0], *ours(names, known)}
+    return found
+
+
+@pytest.mark.parametrize("package", STARTS)
+def test_a_record_that_the_start_imports_is_a_struct_or_the_list_says_why_not(package: str) -> None:
+    known = modules(package)
+    found = {
+        f"{module}.{node.name}"
+        for module in imported_by_the_start(package)
+        for node in ast.walk(tree(known[module]))
+        if isinstance(node, ast.ClassDef)
+        and any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+    }
+    assert found == {name for name in DATACLASSES if name.startswith(f"{package}.")}
+
+
+def test_records_are_copied_with_changes_by_one_function() -> None:
+    """Type checking takes each kind for the other, whose own function then raises."""
+    own = {"dataclasses.replace", "msgspec.structs", "msgspec.structs.replace", "copy.replace"}
+    for package in ("acp_bridge", "agent"):
+        for module, path in modules(package).items():
+            names = imports(tree(path), lazy=True)
+            calls = "dataclasses.replace(" in path.read_text("utf-8")
+            ours_alone = module == "acp_bridge.core.records"
+            assert ours_alone or not (calls or own & set(names)), module
 
 
 @pytest.mark.process

@@ -7,8 +7,9 @@ translates what passes, and a trace records it. Core knows neither; `serving.py`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from acp_bridge.core.agents.activity import Activity
 from acp_bridge.core.wire.held import Laned
@@ -57,8 +58,7 @@ class AgentOfVersion2(Lines, Protocol):
         """Translate what is left of the agent's output at its end, and tell the peer of the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """What one bridge puts between bytes and its peers; nothing by default."""
 
     #: records what passes.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from acp_bridge.core.runtime import waits
 
@@ -45,8 +46,7 @@ class AgentProtocol(StrEnum):
     V2 = "2"
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
+class Money(Struct, frozen=True):
     """An amount in one currency."""
 
     amount: float
@@ -54,8 +54,7 @@ class Money:
     currency: str
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseUrl:
+class DatabaseUrl(Struct, frozen=True):
     """One database, and how it is reached; `postgres/url.py` reads it from a URL."""
 
     #: what libpq is given: words of the form name='value', without a password.
@@ -65,8 +64,7 @@ class DatabaseUrl:
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """How one bridge behaves; times in seconds."""
 
     #: the agent's command, and the name under which its sessions are kept.

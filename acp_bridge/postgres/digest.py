@@ -9,7 +9,7 @@ Invariants
 
 import sqlite3
 from contextlib import closing
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from acp_bridge.core.journal.errors import JournalError, UnknownSession
 from acp_bridge.core.journal.files import info_in
 from acp_bridge.core.journal.records import SessionInfo
 from acp_bridge.core.journal.schema import SESSION_SCHEMA, known_version
+from acp_bridge.core.records import replace
 from acp_bridge.postgres.log import APPLIED
 
 #: the columns of each table but that of the session itself; the first one gives the order.

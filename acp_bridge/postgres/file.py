@@ -27,7 +27,6 @@ import logging
 import sqlite3
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +42,7 @@ from acp_bridge.core.journal.errors import (
 )
 from acp_bridge.core.journal.file import PROMPTED, SessionFile, Statement, Unwritten, Write, missing
 from acp_bridge.core.journal.left_queue import Went
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.postgres import log

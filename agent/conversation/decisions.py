@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from agent.conversation.entries import Record
 
@@ -13,8 +13,7 @@ Key = tuple[str | bool, ...]
 DECISIONS = ("chosen", "always")
 
 
-@dataclass(slots=True)
-class Decisions:
+class Decisions(Struct):
     """The last choice of each option, and the last "always" answer for each thing."""
 
     #: the chosen or announced value of each option, by the option's id

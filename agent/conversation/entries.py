@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from agent.model import SpokenKind, ToolCall
 
@@ -18,8 +19,7 @@ NO_TOOL = "There is no tool named "
 INTERRUPTED = "interrupted by the user"
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(Struct):
     """The end of a tool call, for the model and for the client's card."""
 
     status: str
@@ -33,8 +33,7 @@ class Outcome:
     ran: bool = True
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """A tool call and its card; `outcome` is None while it runs."""
 
     call: ToolCall
@@ -44,8 +43,7 @@ class Call:
     trimmed: bool = False
 
 
-@dataclass(slots=True)
-class Prompt:
+class Prompt(Struct):
     """A prompt of the user, as ACP content blocks, or words that joined a turn."""
 
     blocks: list[dict[str, Any]]
@@ -63,8 +61,7 @@ class Prompt:
     refused: bool = False
 
 
-@dataclass(slots=True)
-class Note:
+class Note(Struct):
     """A text of the agent itself for the model in a turn; the user is not shown it."""
 
     text: str
@@ -72,8 +69,7 @@ class Note:
     refused: bool = False
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct):
     """Consecutive tokens of one kind, joined."""
 
     kind: SpokenKind
@@ -86,8 +82,7 @@ class Run:
         return self.tokens[0]
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct):
     """One completion of the model: its texts and reasoning in order, then its tool calls."""
 
     runs: list[Run] = field(default_factory=list)
@@ -115,8 +110,7 @@ class Answer:
         return any(call.outcome is not None for call in self.calls)
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """A text that the model is given in place of the first `entries` entries."""
 
     text: str
@@ -126,8 +120,7 @@ class Summary:
     prompts: Sequence[Prompt] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """The tokens and money that a session has spent.
 
     `cost`: USD of all calls whose cost is known, None if there was none. `context`: tokens of the

@@ -33,9 +33,9 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
+from acp_bridge.core.records import replace
 from agent.client import Update
 from agent.content.blocks import text_of
 from agent.conversation.decisions import Decisions

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.conversation.entries import Call, Entry
 from agent.conversation.history import History
@@ -24,8 +25,7 @@ _RATES = (0.1, 1.5)
 _FEW = 2_000
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     chars: int = 0
     images: int = 0
 

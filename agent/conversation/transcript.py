@@ -17,11 +17,11 @@ import contextlib
 import json
 import os
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
+from msgspec import Struct
 from pydantic_core import from_json, to_json
 
 from agent.content.blocks import text_of
@@ -43,8 +43,7 @@ class UnknownSession(Exception):
     """There is no transcript of that session."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
+class SessionInfo(Struct, frozen=True):
     id: str
     cwd: str
     title: str

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.content.images import IMAGE_LIMIT, image_url, is_base64, mended_image
 from agent.loose import number, words
@@ -27,8 +28,7 @@ _RAW_LIMIT = 200_000
 _LINK_FIELDS = ("title", "description", "mimeType")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """One content block of the answer."""
 
     #: the text for the model

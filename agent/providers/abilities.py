@@ -7,11 +7,11 @@ Invariants
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
+from acp_bridge.core.records import replace
 from agent.model import THOUGHT_LEVELS, ModelInfo
 from agent.providers import library, ollama
 from agent.providers.outgoing import Target
@@ -26,8 +26,7 @@ _USUAL_LEVELS = ("low", "medium", "high")
 _TRUTHS = {"": True, "yes": True, "no": False}
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """What the user declares of a model; None for what they leave out."""
 
     #: tokens

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.loose import mended, open_brackets, read_json
 from agent.providers.failure import Failure
@@ -29,8 +30,7 @@ _LOGGED = 200
 _NO_WORDS = ("{", "[", "<", '"')
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(Struct, frozen=True):
     """Stands for an event that is no JSON. `said`: its words, if it has any for a person."""
 
     said: str

@@ -13,9 +13,10 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from agent.loose import members, mended, number, words
 from agent.model import ErrorKind, ModelError
@@ -202,8 +203,7 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The provider of a request, in words for the user."""
 
     #: the model as the user named it

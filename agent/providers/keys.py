@@ -14,10 +14,11 @@ import os
 import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from agent.providers import aws
 from agent.providers.known_providers import Provider
@@ -25,8 +26,7 @@ from agent.providers.known_providers import Provider
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """A provider's key and base URL at one moment."""
 
     #: the name of the provider, for the user
@@ -41,6 +41,10 @@ class Access:
     keys_file: str = "keys.env"
     #: further parameters for LiteLLM, with their values
     parameters: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        """Names the provider alone: no log gets a key, or an address with a password."""
+        return f"Access({self.name!r})"
 
     @property
     def lacks_key(self) -> bool:

@@ -9,11 +9,13 @@ Invariants
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+
+from acp_bridge.core.records import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(Struct, frozen=True):
     #: the prefix of its models in LiteLLM
     id: str
     name: str

@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.model import Message
 
@@ -31,8 +32,7 @@ _IDS = {"mistral": re.compile(r"[A-Za-z0-9]{9}"), "gemini": re.compile(r".*", re
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A model, its provider, and how to reach it."""
 
     #: the model's name at the provider
@@ -49,6 +49,10 @@ class Target:
     thinks: bool = False
     #: further parameters for LiteLLM's own stream, with their values
     parameters: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        """Names model and provider alone: no log gets a key, or an address with a password."""
+        return f"Target({self.model!r}, {self.provider!r})"
 
     @property
     def signs_as(self) -> str:

@@ -11,23 +11,22 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from agent.loose import mended, mended_json, objects, whole_characters
 from agent.model import Completion, Part, Stop, ToolCall, Usage
 from agent.providers.failure import Failure
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     id: str
     name: str
     arguments: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(Struct, frozen=True):
     """The token counts of a completion.
 
     `input` has all tokens that were read, including those `cached` and those `written` to the
@@ -41,8 +40,7 @@ class Tokens:
     cost: float | None = None
 
 
-@dataclass(slots=True)
-class PartialCompletion:
+class PartialCompletion(Struct):
     """The text, reasoning and tool calls received so far."""
 
     stop: Stop = "end_turn"

@@ -28,13 +28,13 @@ import logging
 import math
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from agent.key_help import key_help
 from agent.model import (
@@ -75,8 +75,7 @@ _log = logging.getLogger(__name__)
 _NO_KEY = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     """A model call that was prepared; it may be sent several times."""
 
     target: Target

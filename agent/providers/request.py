@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, Literal
 
+from msgspec import Struct
 from pydantic_core import PydanticSerializationError, to_json
 
 from agent.model import Message, ToolSpec
@@ -40,12 +40,15 @@ _OWN_THINKING = frozenset(["anthropic", "ollama", "ollama_chat"])
 AnswerForm = Literal["chat", "messages", "responses"]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     url: str
     headers: dict[str, str]
     body: bytes
     form: AnswerForm
+
+    def __repr__(self) -> str:
+        """Names the form alone: the headers have the key."""
+        return f"Request({self.form!r})"
 
 
 def options(target: Target, tools: Sequence[ToolSpec]) -> dict[str, Any]:

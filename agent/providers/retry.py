@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import anyio
+from msgspec import Struct
 
 from agent.providers.failure import Failure
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """The rules for repeated attempts; times in seconds.
 
     At most 1/2 + 1 + 2 seconds are waited in all, unless the provider asks for more.

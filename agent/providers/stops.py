@@ -7,8 +7,9 @@ nobody knows is taken as the usual end.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.loose import members, words
 from agent.model import Stop
@@ -25,8 +26,7 @@ _LIMIT = re.compile(r"length|max_?\w*tokens|max_?output|token_?limit|context_?wi
 _CALLS = re.compile(r"tool|function")
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     stop: Stop = "end_turn"
     #: the server broke its answer off
     broken: bool = False

@@ -34,8 +34,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 _WITH_ARGUMENT = frozenset(
     ["text", "think", "token", "call", "stop", "error", "delay", "pace", "gate"]
@@ -50,8 +51,7 @@ class DialogueError(ValueError):
     """The text is not a dialogue; the message names the line and the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One line of a dialogue: `verb` with `argument`, done `times` times."""
 
     verb: str
@@ -62,16 +62,14 @@ class Step:
 Reply = tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """One turn; `replies[k]` is the answer to its k-th model call, from 0."""
 
     pattern: re.Pattern[str] | None
     replies: tuple[Reply, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Dialogue:
+class Dialogue(Struct, frozen=True):
     """The parsed content of a dialogue file."""
 
     scenes: tuple[Scene, ...]

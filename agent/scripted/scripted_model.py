@@ -17,11 +17,11 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import get_args
 
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct, field
 
 from agent.model import (
     NOTE,
@@ -83,8 +83,7 @@ class ScriptedModel:
         return speech.completion()
 
 
-@dataclass(slots=True)
-class _Speech:
+class _Speech(Struct):
     """Makes one completion, token by token."""
 
     messages: Sequence[Message]

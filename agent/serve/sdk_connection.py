@@ -13,7 +13,6 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -24,6 +23,7 @@ from acp.connection import Connection, MethodHandler
 from acp.meta import AGENT_METHODS
 from acp.schema import DeleteSessionRequest
 from acp.utils import normalize_result
+from msgspec import Struct
 
 from agent.errors import not_initialized, request_error
 from agent.serve.sdk_transport import SdkTransport
@@ -48,8 +48,7 @@ class Served(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Wire:
+class Wire(Struct, frozen=True):
     """The functions with which an agent sends to its client.
 
     `request` waits for the client's answer; `later` starts a task once the response that is being

@@ -7,7 +7,6 @@ Invariants
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel
 
+from acp_bridge.core.records import replace
 from agent.client import ClientError, Update
 from agent.conversation.compaction import Compactor
 from agent.conversation.entries import Answer
@@ -93,7 +93,7 @@ class Questions:
             tools=_DeniedTools(self._tools),
             transcript=copy,
             permissions=permissions,
-            context=dataclasses.replace(context, client=_Nobody(), seen={}),
+            context=replace(context, client=_Nobody(), seen={}),
             secrets=context.secrets,
             compactor=Compactor(copy, self._shared.summariser(), _unheard),
             max_calls=_CALLS,

@@ -6,11 +6,11 @@ answered; that may be long after the session was opened.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import anyio
 
+from acp_bridge.core.records import replace
 from agent.client import Client
 from agent.content.blocks import images_of, unreadable_images
 from agent.content.images import IMAGES_TAKEN
@@ -90,7 +90,7 @@ class ModelNews:
         spent = history.spent
         if history.measured is None:  # unknown since the conversation was changed: estimate
             estimate = TokenEstimate(history, self._tools.specs, images=info.takes_images)
-            spent = dataclasses.replace(spent, context=estimate.tokens())
+            spent = replace(spent, context=estimate.tokens())
         if (update := usage_update(spent, info)) is not None:
             await self._asides.tell(update)
 

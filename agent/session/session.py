@@ -14,13 +14,13 @@ Invariants
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 from collections import deque
 from typing import Any
 
 import anyio
 
+from acp_bridge.core.records import replace
 from agent.client import Update
 from agent.conversation.compaction import Compactor
 from agent.conversation.decisions import Key
@@ -109,7 +109,7 @@ class Session:
 
     def use(self, params: SessionParams) -> None:
         """Replaces the session's folders and MCP servers, from the next turn on."""
-        context = dataclasses.replace(self.context, cwd=params.cwd, extra_roots=params.extra_roots)
+        context = replace(self.context, cwd=params.cwd, extra_roots=params.extra_roots)
         self.context = context
         params.add_secrets(self._shared.secrets)
         self.servers.use(params.mcp_servers, params.cwd)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from agent.errors import invalid_params
@@ -15,8 +15,7 @@ from agent.secrets import Secrets
 from agent.wire_form import wire_form
 
 
-@dataclass(frozen=True, slots=True)
-class SessionParams:
+class SessionParams(Struct, frozen=True):
     """The folders and the MCP servers of a session.
 
     The last request that opens the session sets them; earlier ones no longer count (invariants R5,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 
 from acp.schema import ClientCapabilities
+from msgspec import Struct, field
 
 from agent.model import Model, Models
 from agent.secrets import Secrets, emptied_keys
@@ -16,8 +16,7 @@ from agent.settings import Settings
 from agent.tools import AnyTool
 
 
-@dataclass(slots=True)
-class SharedParts:
+class SharedParts(Struct):
     models: Models
     settings: Settings
     tools: Sequence[AnyTool]

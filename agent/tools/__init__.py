@@ -11,11 +11,11 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from msgspec import Struct, field
 from pydantic import BaseModel
 
 from agent.client import Client
@@ -35,8 +35,7 @@ class ToolError(Exception):
     """The tool could not do its work; the text tells the model and the user why."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True):
     #: the text that the model reads
     text: str
     #: the card's raw output for the client (JSON)
@@ -47,8 +46,7 @@ class ToolResult:
     images: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     """What an "always" answer to a permission holds for in this session."""
 
     #: calls with equal keys share the answer: ("edit", "/project/src"), ("shell", "git", "status")
@@ -62,8 +60,7 @@ class Grant:
     rejected_by: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(Struct, frozen=True):
     """A prepared call: says what it will do, and does nothing before `run`."""
 
     #: raises ToolError
@@ -80,8 +77,7 @@ class Action:
     shows_keys: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """What the tools of one session work with: its folders, its client and its state."""
 
     #: absolute

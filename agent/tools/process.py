@@ -12,10 +12,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+from msgspec import Struct
 
 from acp_bridge.core.wire.stdio import Reader
 from agent.guarded_process import GuardedProcess
@@ -34,8 +34,7 @@ _LOOK, _LONGEST_LOOK = 0.3, 2.0
 _SHOWN = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The end of a command; if neither code nor signal is set, the client did not tell them."""
 
     output: str
@@ -48,8 +47,7 @@ class Ended:
     terminal_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     #: the text that /bin/sh -c runs
     text: str
     cwd: Path

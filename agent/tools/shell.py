@@ -12,7 +12,6 @@ Invariants
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from anyio import to_thread
 from pydantic import BaseModel, Field
 
+from acp_bridge.core.records import replace
 from agent.tools import Access, Action, Show, ToolContext, ToolResult
 from agent.tools.cards import code, visible
 from agent.tools.command_grants import grant

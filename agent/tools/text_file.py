@@ -17,9 +17,11 @@ import hashlib
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 
+from msgspec import Struct
+
+from acp_bridge.core.records import replace
 from agent.tools import ToolError
 
 _MARK = "\ufeff"
@@ -45,8 +47,7 @@ _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 _PLACES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     #: the text with its own line ends, without the byte order mark
     raw: str
     encoding: str = "utf-8"

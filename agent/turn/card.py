@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from agent.model import ToolCall
 from agent.tools import AnyTool
 
 
-@dataclass(slots=True)
-class Card:
+class Card(Struct):
     """A tool call of a turn; `shown` changes as its card does, until the call has ended."""
 
     call: ToolCall

@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
+from acp_bridge.core.records import replace
 from tests.agents_not_ours.agents import AGENTS, AgentNotOurs
 from tests.agents_not_ours.trials import (
     OK,

@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
+from acp_bridge.core.records import replace
 from tests.attacks.field import ATTACKER, Field, told_by
 from tests.support.processes import descendants, gone
 from tests.support.rights import for_commoner, without_any_right

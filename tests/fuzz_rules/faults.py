@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from acp_bridge.core.records import replace
 from acp_bridge.features.rules import decide, harmless, posix, shell, steps
 from acp_bridge.features.rules.known_commands import is_option
 from acp_bridge.features.rules.posix import Pipeline, Reading, Redirect, Simple, Word

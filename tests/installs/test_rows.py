@@ -1,9 +1,8 @@
 """What `make test-install` takes for right."""
 
-from dataclasses import replace
-
 import pytest
 
+from acp_bridge.core.records import replace
 from tests.installs.rows import Row
 
 DEMO = "ok   1 ...\n\n20 of 20 checks passed in 3.8 s.\n"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 
+from acp_bridge.core.records import replace
 from tests.terminal.shared.terminal_model import TerminalModel
 
 

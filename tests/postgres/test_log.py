@@ -4,7 +4,6 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from acp_bridge.core.journal import (
 from acp_bridge.core.journal.connection import connect
 from acp_bridge.core.journal.file import Write
 from acp_bridge.core.journal.records import file_name
+from acp_bridge.core.records import replace
 from acp_bridge.core.settings import DatabaseUrl
 from acp_bridge.postgres import log
 from acp_bridge.postgres.connection import Database

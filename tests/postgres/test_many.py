@@ -1,11 +1,11 @@
 """Many sessions that are fetched at once are the same as each that is fetched alone."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 
 from acp_bridge.core.journal.file import Statement, Write
+from acp_bridge.core.records import replace
 from acp_bridge.core.settings import DatabaseUrl
 from acp_bridge.postgres import log, many
 from acp_bridge.postgres.connection import Database

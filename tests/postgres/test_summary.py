@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from acp_bridge.core.journal.file import Write
 from acp_bridge.core.journal.records import file_name
 from acp_bridge.core.journal.search import Asked, search
 from acp_bridge.core.journal.turns import Used
+from acp_bridge.core.records import replace
 from acp_bridge.core.settings import DatabaseUrl
 from acp_bridge.postgres import log, summary, tables
 from acp_bridge.postgres.connection import Database

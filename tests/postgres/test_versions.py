@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from psycopg import AsyncConnection
 
 from acp_bridge.core.journal.errors import DatabaseAway, DatabaseRefuses, JournalError
 from acp_bridge.core.journal.file import Write
+from acp_bridge.core.records import replace
 from acp_bridge.core.settings import DatabaseUrl
 from acp_bridge.postgres import listing, log, tables
 from acp_bridge.postgres.connection import Database

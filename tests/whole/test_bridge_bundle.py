@@ -1,10 +1,10 @@
 """A session that was exported beside one bridge goes on behind another, from another home."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
+from acp_bridge.core.records import replace
 from tests.support.recording import Message
 from tests.whole.bridge_support import World, accepted
 from tests.whole.test_bridge_memory import STUBBORN

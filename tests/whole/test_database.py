@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import psycopg
 import pytest
 from anyio import fail_after, run_process
 
+from acp_bridge.core.records import replace
 from tests.features.hooks.hooked import alive
 from tests.support.client import RecordingClient
 from tests.support.postgres import Cluster

@@ -2,13 +2,13 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from anyio import fail_after, run_process
 
 from acp_bridge.core.journal.file import Write
+from acp_bridge.core.records import replace
 from acp_bridge.postgres import log
 from acp_bridge.postgres.connection import ALL, Database
 from acp_bridge.postgres.url import parse

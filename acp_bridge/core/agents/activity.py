@@ -5,11 +5,10 @@ This is not imported for an agent of version 1, which has no message that tells 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """One piece of work that runs in the background."""
 
     #: `tool_call`, `terminal`, or a type that is not known here.
@@ -24,8 +23,7 @@ class Piece:
     calls: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """What the agent says that it does in one session."""
 
     #: its foreground works, or waits for a person, though the bridge has no prompt open.

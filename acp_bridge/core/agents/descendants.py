@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
+
 from acp_bridge.core.agents import guard
+from acp_bridge.core.records import replace
 
 #: seconds that `ps` may take.
 _PS: Final = 5
@@ -19,8 +21,7 @@ _CPU_TIMES: Final = (11, 12, *_CPU_OF_CHILDREN)
 _BEGUN: Final = 19
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A process of an agent's tree; times in seconds."""
 
     #: the name of the file that it runs; "" if that can't be seen.

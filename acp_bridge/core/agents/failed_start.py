@@ -15,9 +15,10 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.process import Exit, Replaced, StartFailed
@@ -68,8 +69,7 @@ _MISSING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Why an agent did not come to a session."""
 
     what: str

@@ -1,8 +1,9 @@
 """Tells which sessions are an agent's, by its name or by the name that it gives itself."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 #: a version at the end of a name, or before its suffix: `agent-1.2.3`, `agent_v0.16.0-beta.1.jar`.
 _VERSION: Final = re.compile(
@@ -26,8 +27,7 @@ def file_without_version(name: str) -> str:
     return _VERSION.sub("", name) or name
 
 
-@dataclass(frozen=True, slots=True)
-class AgentIdentity:
+class AgentIdentity(Struct, frozen=True):
     """The names by which the sessions of this bridge's agent are known."""
 
     name: str

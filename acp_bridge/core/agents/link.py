@@ -14,13 +14,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents import agent_params
@@ -103,8 +103,7 @@ class Owner(Protocol):
         """Note that no process of the tree is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCommand:
+class AgentCommand(Struct, frozen=True):
     """The agent's command line, at least one word, and the first requests to each process."""
 
     words: tuple[str, ...]

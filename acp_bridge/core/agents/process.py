@@ -29,11 +29,11 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from acp_bridge.core.agents import guard
 from acp_bridge.core.agents.birth import (
@@ -88,8 +88,7 @@ NO_ROOM: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """The end of an agent's main process, by an exit code or a signal; the other one is None."""
 
     code: int | None

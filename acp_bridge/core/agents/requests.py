@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, Protocol
 
 import anyio
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.protocol import (
@@ -161,8 +161,7 @@ class Question(Protocol):
         """Answer the process that the request was cancelled, and call it back from the client."""
 
 
-@dataclass(slots=True)
-class AtClients:
+class AtClients(Struct):
     """Keeps the requests and terminals that are open at clients, in the order of asking.
 
     Whatever is done with one request costs the same, however many are open.

@@ -8,10 +8,10 @@ repeated: it would open a browser.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import anyio
+from msgspec import Struct
 
 from acp_bridge.core.protocol import AUTHENTICATE, LOGOUT, PROVIDERS_DISABLE, PROVIDERS_SET, Json
 from acp_bridge.core.runtime import waits
@@ -46,8 +46,7 @@ def sets_something(method: str) -> bool:
     return method in (PROVIDERS_SET, PROVIDERS_DISABLE) or verb in _SETTING
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     """A request that was granted, with its number in the order of all requests."""
 
     number: int

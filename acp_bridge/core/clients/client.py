@@ -8,12 +8,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from acp_bridge.core import errors, protocol
 from acp_bridge.core.clients import rights
@@ -54,8 +54,7 @@ class Stage(Enum):
     READY = auto()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClientRequest:
+class ClientRequest(Struct, frozen=True, eq=False):
     """A request of one client. It is answered once; a second answer is dropped by the peer."""
 
     client: Client
@@ -111,8 +110,7 @@ class ClientHandler(Protocol):
         """Handle a notification, which has no answer."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Running:
+class _Running(Struct, frozen=True, eq=False):
     """A request that is answered from a task of its own."""
 
     method: str

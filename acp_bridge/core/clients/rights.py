@@ -7,9 +7,10 @@ has the rights of the token with which it came in.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.standing import sets_something
@@ -120,8 +121,7 @@ class May(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(Struct, frozen=True):
     """The rights of a remote client."""
 
     may: May

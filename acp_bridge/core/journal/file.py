@@ -24,13 +24,13 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
 from errno import ENOENT
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import anyio
+from msgspec import Struct
 
 from acp_bridge.core.journal import left_queue
 from acp_bridge.core.journal.connection import (
@@ -46,6 +46,7 @@ from acp_bridge.core.journal.connection import (
 from acp_bridge.core.journal.errors import JournalError
 from acp_bridge.core.journal.left_queue import Went
 from acp_bridge.core.journal.schema import sync_file
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.updates import notices
 from acp_bridge.core.wire.jsonrpc import dumps
@@ -78,8 +79,7 @@ def may_pass(error: BaseException) -> bool:
     return isinstance(cause, sqlite3.Error | OSError) and not isinstance(cause, _FOR_EVER)
 
 
-@dataclass(slots=True)
-class Write:
+class Write(Struct):
     """Statements, and updates to add to the transcript, that belong into one transaction."""
 
     statements: tuple[Statement, ...]

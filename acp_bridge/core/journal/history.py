@@ -10,10 +10,11 @@ Invariants
 import logging
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from acp_bridge.core.journal.connection import connect, is_damage, journal_errors
 from acp_bridge.core.journal.merge import Entry, Merger, merged
@@ -34,8 +35,7 @@ _SELECT: Final = (
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Moment:
+class Moment(Struct, frozen=True, eq=False):
     """How far a transcript went at a moment, for a replay that ends there.
 
     `SessionJournal.moment` makes it.

@@ -10,7 +10,6 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +27,7 @@ from acp_bridge.core.journal.records import (
     now,
 )
 from acp_bridge.core.protocol import of_prompt, prompt_key, words_of
+from acp_bridge.core.records import replace
 from acp_bridge.core.wire.jsonrpc import dumps, loads, read_object
 
 _MOVE: Final = "UPDATE prompts SET state = ? WHERE seq = ? AND state = ?"

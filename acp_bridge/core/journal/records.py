@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from msgspec import Struct
+
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -68,8 +70,7 @@ class SessionInfo:
     prompted: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """The prompt that was accepted under a key: its number, and a checksum of its words as sent."""
 
     seq: int
@@ -93,8 +94,7 @@ class Owns(Protocol):
         """Return True for a session that was kept under this name and this `agentInfo`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptRow:
+class PromptRow(Struct, frozen=True):
     """A prompt; `outcome` is what the client was told, `agent_outcome` what the agent said."""
 
     seq: int

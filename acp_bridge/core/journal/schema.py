@@ -12,9 +12,10 @@ added at the end.
 import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from acp_bridge.core.journal.connection import transaction
 from acp_bridge.core.journal.errors import NewerVersion
@@ -24,8 +25,7 @@ PAGE_BYTES: Final = 1024
 a commit is quicker, and the WAL of a streamed turn is a third as long as with the default, 4096."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Struct, frozen=True):
     """The tables of a new file, and the scripts that bring an older one up to it, oldest first."""
 
     tables: str

@@ -11,7 +11,6 @@ Invariants
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import anyio
@@ -39,6 +38,7 @@ from acp_bridge.core.journal.records import (
     Receipt,
     SessionInfo,
 )
+from acp_bridge.core.records import replace
 from acp_bridge.core.wire.jsonrpc import dumps, loads
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]

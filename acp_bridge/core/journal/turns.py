@@ -7,8 +7,9 @@ alone; turns that an older bridge ran have no times.
 import re
 import sqlite3
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from acp_bridge.core.journal import prompt_rows
 from acp_bridge.core.journal.connection import is_damage
@@ -30,8 +31,7 @@ _NOTE_BYTES: Final = 10_000
 ELSEWHERE: Final = "elsewhere"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnRow:
+class TurnRow(Struct, frozen=True):
     """A turn: the prompt that began it, and its times in UTC as ISO 8601 where they are kept."""
 
     prompt: PromptRow

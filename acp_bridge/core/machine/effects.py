@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from acp_bridge.core.machine.events import Event, Moment, Timer
 
@@ -38,32 +39,27 @@ class Failure(Enum):
     PERHAPS_UNREAD = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Replied:
+class Replied(Struct, frozen=True):
     """The prompt ends with the agent's own answer, a result or an error."""
 
     answer: object
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True):
     """The prompt ends with stop reason `cancelled`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """All left-over prompts of a `/queue run` have run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """A hook refused the prompt: the agent never gets it."""
 
     reason: object
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The bridge answers the prompt with an error of its own."""
 
     why: Failure
@@ -75,15 +71,13 @@ Outcome: TypeAlias = Replied | Cancelled | Done | Refused | Failed
 # --- effects --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """Write the prompt to the journal with fsync, then feed `Committed` or `CommitFailed`."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriteChange:
+class WriteChange(Struct, frozen=True):
     """Write the user's change of a prompt with fsync, then feed `ChangeWritten`.
 
     No prompt is sent meanwhile. `order`: for a move, the keys of all prompts that may be moved, as
@@ -94,21 +88,18 @@ class WriteChange:
     order: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseChange:
+class RefuseChange(Struct, frozen=True):
     """Tell the client that wanted to change a prompt that nothing is changed: it has begun, say."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendPrompt:
+class SendPrompt(Struct, frozen=True):
     """Send the prompt to the agent, which begins its turn; feed `AgentAnswered` at its end."""
 
     epoch: int
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
+class Steer(Struct, frozen=True):
     """Give the agent the prompt's words for the turn that runs, then feed `SteerAnswered`.
 
     Feed `WordsFollowed` when the agent shows something of the turn after it has taken them.
@@ -118,65 +109,56 @@ class Steer:
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(Struct, frozen=True):
     """Tell the prompt's client that it does not join a turn, and waits for one of its own."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class GiveBack:
+class GiveBack(Struct, frozen=True):
     """Show the user the words of a prompt that won't run: it was to join a turn, now stopped."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendCancel:
+class SendCancel(Struct, frozen=True):
     """Send `session/cancel` to the agent; answer its questions to the user with `cancelled`."""
 
     epoch: int
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopWork:
+class StopWork(Struct, frozen=True):
     """Send `session/cancel` to an agent that works outside of a prompt, answer `cancelled` to what
     it asks of the user, and end the cards of that work; then feed `WorkOver` when it is silent."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendPause:
+class SendPause(Struct, frozen=True):
     """Ask the agent to let the running turn wait, then feed `PauseAnswered` with this token."""
 
     epoch: int
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendGo:
+class SendGo(Struct, frozen=True):
     """Tell the agent to go on with the turn that it was asked to pause."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class StillWaits:
+class StillWaits(Struct, frozen=True):
     """Give the clients a sign of life: a prompt waits for the end of a pause or a hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """Start a process and initialize it, then feed `Started` or `StartFailed`."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(Struct, frozen=True):
     """Resume or load the session in the process and apply its settings.
 
     Then feed `Loaded`, `LoadRefused` or `NeedsAuth`.
@@ -185,53 +167,46 @@ class Open:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """Kill the process tree, even while the process starts; then feed `TreeDead`, once."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class CloseAgent:
+class CloseAgent(Struct, frozen=True):
     """Give the process a bounded time to end by itself, kill its tree, and feed `TreeDead`."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
+class Arm(Struct, frozen=True):
     """Start the timer, instead of an armed one of the same name; feed `Deadline` when it passes."""
 
     timer: Timer
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Disarm:
+class Disarm(Struct, frozen=True):
     """Stop the timer before it has passed."""
 
     timer: Timer
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPrompt:
+class AnswerPrompt(Struct, frozen=True):
     """Write the prompt's outcome to the journal, then answer the client; once for every prompt."""
 
     key: int
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class NoteOutcome:
+class NoteOutcome(Struct, frozen=True):
     """Write the agent's own outcome of a cancelled prompt to the journal, and only there."""
 
     key: int
     answer: object
 
 
-@dataclass(frozen=True, slots=True)
-class EndTurn:
+class EndTurn(Struct, frozen=True):
     """Write to the journal that the agent ended the turn with this answer.
 
     The client's request stays open: the hooks of the turn's end run, and may send the agent back.
@@ -241,8 +216,7 @@ class EndTurn:
     answer: object
 
 
-@dataclass(frozen=True, slots=True)
-class RunHooks:
+class RunHooks(Struct, frozen=True):
     """Run the hooks about this prompt, then feed `HooksDone`, once.
 
     `again`: how often hooks have already sent the agent back to work for this prompt.
@@ -253,16 +227,14 @@ class RunHooks:
     again: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StopHooks:
+class StopHooks(Struct, frozen=True):
     """Kill all running hooks, or those about one prompt; feed `HooksDone` or `HookEnded` for each
     when it is dead (C10)."""
 
     key: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseFeedback:
+class RefuseFeedback(Struct, frozen=True):
     """Forget the prompt `key`, the feedback of a hook: the agent does not get it.
 
     `enough`: clients are told that hooks have sent the agent back to work often enough.
@@ -272,15 +244,13 @@ class RefuseFeedback:
     enough: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TellDeath:
+class TellDeath(Struct, frozen=True):
     """Run the hooks about the end of the agent's process; nothing waits for them."""
 
     detail: object
 
 
-@dataclass(frozen=True, slots=True)
-class TellTaken:
+class TellTaken(Struct, frozen=True):
     """Tell clients, once, that another bridge has the session, now that nothing of it lives here.
 
     If a process would not die, they are told all the same.
@@ -289,27 +259,23 @@ class TellTaken:
     detail: object
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
+class Interrupted(Struct, frozen=True):
     """Write to the journal, and only there, that the bridge ended while the prompt ran."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveOver:
+class LeaveOver(Struct, frozen=True):
     """Write to the journal, and only there, that these prompts are left over for `/queue run`."""
 
     keys: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CloseCards:
+class CloseCards(Struct, frozen=True):
     """Make the open tool cards of the running turn `failed`; often there is none (C22)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """Forget a dead process, and release its terminals and open requests at the client.
 
     It is asked for once for every epoch that was started; when the session ends, also for one that
@@ -319,13 +285,11 @@ class Release:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Struct, frozen=True):
     """Let go of the session: nothing of it is left, unless killing its process took too long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(Struct, frozen=True):
     """Log an event that came too late, too early or twice; nothing else comes of it."""
 
     event: Event

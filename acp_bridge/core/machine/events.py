@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
+
+from msgspec import Struct
 
 
 class Timer(Enum):
@@ -44,8 +45,7 @@ class Moment(Enum):
     DEATH = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class PromptReceived:
+class PromptReceived(Struct, frozen=True):
     """A prompt was read.
 
     With `interrupt` it supersedes the oldest one without an answer. With `steers` its words are to
@@ -59,30 +59,26 @@ class PromptReceived:
     lapses: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SteerWaiting:
+class SteerWaiting(Struct, frozen=True):
     """The user wants the words of a prompt that waits to join the turn that runs."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class SteerAnswered:
+class SteerAnswered(Struct, frozen=True):
     """The agent answered the `Steer` of this prompt, was silent for too long, or is gone."""
 
     key: int
     how: Steered
 
 
-@dataclass(frozen=True, slots=True)
-class EditWaiting:
+class EditWaiting(Struct, frozen=True):
     """The user wants other words for a prompt that waits."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class MoveWaiting:
+class MoveWaiting(Struct, frozen=True):
     """The user wants a prompt that waits to run before the prompt `before`; None: last.
 
     `first`: in the first place that it can take.
@@ -93,44 +89,38 @@ class MoveWaiting:
     first: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DropWaiting:
+class DropWaiting(Struct, frozen=True):
     """The user wants a prompt that waits never to run."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeLeftOver:
+class ChangeLeftOver(Struct, frozen=True):
     """The user wants other words or another place for a prompt that is left over."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeWritten:
+class ChangeWritten(Struct, frozen=True):
     """The journal has the change that `WriteChange` asked for, or (`made` is False) has not."""
 
     made: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """The journal has the prompt, with fsync."""
 
     key: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitFailed:
+class CommitFailed(Struct, frozen=True):
     """The journal could not take the prompt."""
 
     key: int
     detail: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class NotBegun:
+class NotBegun(Struct, frozen=True):
     """The journal could not note that the prompt is sent; the agent has nothing of it (Q5).
 
     `away`: the journal may be able to later; `JournalBack` or `JournalLost` follows.
@@ -141,32 +131,27 @@ class NotBegun:
     detail: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class JournalAway:
+class JournalAway(Struct, frozen=True):
     """The journal can't be written for now: no prompt could be sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class JournalBack:
+class JournalBack(Struct, frozen=True):
     """The journal can be written again."""
 
 
-@dataclass(frozen=True, slots=True)
-class JournalLost:
+class JournalLost(Struct, frozen=True):
     """The journal can't be written any more, and never will: no prompt that waits can be sent."""
 
     detail: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(Struct, frozen=True):
     """Another bridge has the session: nothing of it may work here any more. That is for good."""
 
     detail: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunLeftOver:
+class RunLeftOver(Struct, frozen=True):
     """`/queue run`: the request `carrier` stays open while the left-over prompts `keys` run.
 
     When all have run the carrier is answered `Done`, or like the last prompt if the agent did not
@@ -177,8 +162,7 @@ class RunLeftOver:
     keys: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HooksDone:
+class HooksDone(Struct, frozen=True):
     """The hooks that a `RunHooks` asked for have ended, or were killed; fed once for each effect.
 
     `refusal`: why the prompt may not run; None: it may. `feedback`: the key of a new prompt that
@@ -190,22 +174,19 @@ class HooksDone:
     feedback: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HookBegan:
+class HookBegan(Struct, frozen=True):
     """A hook began, as the run `run`, that the machine did not ask for: about a permission, say."""
 
     run: int
 
 
-@dataclass(frozen=True, slots=True)
-class HookEnded:
+class HookEnded(Struct, frozen=True):
     """No process of the hook that began as `run` is left."""
 
     run: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """The client sent `session/cancel`.
 
     `requests`: the keys of the client's own requests, the only ones that it may end; None: all.
@@ -216,39 +197,33 @@ class Cancel:
     requests: frozenset[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelPrompt:
+class CancelPrompt(Struct, frozen=True):
     """The client sent `$/cancel_request` for one prompt; `requests` as in `Cancel`."""
 
     key: int
     requests: frozenset[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     """The user wants the running turn to wait, and nothing in the queue to start.
 
     The shell feeds it only where the agent can pause a turn.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class HoldQueue:
+class HoldQueue(Struct, frozen=True):
     """The user wants nothing more to start; the turn that runs goes on to its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Go:
+class Go(Struct, frozen=True):
     """The user ends a pause or a hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Warm:
+class Warm(Struct, frozen=True):
     """A process is needed though no prompt waits: for a load, or for a request to the agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(Struct, frozen=True):
     """The session has been at rest for long: its process may end; a prompt starts the next one.
 
     The shell feeds it only if no question, request or tool of the agent is open.
@@ -257,23 +232,20 @@ class Sleep:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaceProcess:
+class ReplaceProcess(Struct, frozen=True):
     """The process may get no further prompt, and another one takes its place.
 
     The session's roots or MCP servers have changed, or the process was provisional.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """The process answered `initialize`."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailed:
+class StartFailed(Struct, frozen=True):
     """The process could not be started, and is gone; `permanent`: another try is useless."""
 
     epoch: int
@@ -281,8 +253,7 @@ class StartFailed:
     detail: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The process has the session, and its settings are applied.
 
     `provisional`: it may not get a prompt; the shell feeds `ReplaceProcess` in time.
@@ -292,8 +263,7 @@ class Loaded:
     provisional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRefused:
+class LoadRefused(Struct, frozen=True):
     """The process does not take the session; `permanent`: another try is useless."""
 
     epoch: int
@@ -301,16 +271,14 @@ class LoadRefused:
     detail: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsAuth:
+class NeedsAuth(Struct, frozen=True):
     """The process wants the client to authenticate before it takes the session."""
 
     epoch: int
     detail: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentAnswered:
+class AgentAnswered(Struct, frozen=True):
     """The agent answered the prompt `key`."""
 
     epoch: int
@@ -318,30 +286,26 @@ class AgentAnswered:
     answer: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentExited:
+class AgentExited(Struct, frozen=True):
     """The agent's main process ended; everything that it wrote has been read."""
 
     epoch: int
     detail: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class TreeDead:
+class TreeDead(Struct, frozen=True):
     """No process of that epoch is left; fed once, after its `AgentExited` or its `Kill`."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leaked:
+class Leaked(Struct, frozen=True):
     """The agent went on with a turn after it had answered `cancelled`."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class PauseAnswered:
+class PauseAnswered(Struct, frozen=True):
     """The agent answered the `SendPause` of this token; `paused`: the turn waits now."""
 
     epoch: int
@@ -349,8 +313,7 @@ class PauseAnswered:
     paused: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class MaySteer:
+class MaySteer(Struct, frozen=True):
     """The process takes words into the turn that runs from now on, or (`now` is False) does not.
 
     The shell feeds it only for an agent that can take words at all. While a question of the agent
@@ -361,50 +324,43 @@ class MaySteer:
     now: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class WordsFollowed:
+class WordsFollowed(Struct, frozen=True):
     """The process has shown something of the turn since words joined it."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkSeen:
+class WorkSeen(Struct, frozen=True):
     """The agent does something outside of a prompt."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkOver:
+class WorkOver(Struct, frozen=True):
     """The agent does nothing outside of a prompt any more, or has heeded the Stop of such work."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class WorkAsked:
+class WorkAsked(Struct, frozen=True):
     """The client has asked the agent for something beside prompts that may start work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """The timer that was armed with this token has passed."""
 
     timer: Timer
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """The client closed or deleted the session."""
 
     #: the prompts that wait are left over, as somebody closes the session for all of its clients.
     keeps_prompts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True):
     """The bridge ends, and the session with it."""
 
 

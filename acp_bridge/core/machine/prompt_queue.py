@@ -25,9 +25,10 @@ Hooks about a prompt keep it from being sent; what else does so is the `Gate` in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import takewhile
+
+from msgspec import Struct
 
 from acp_bridge.core.machine.effects import (
     AnswerPrompt,
@@ -69,8 +70,7 @@ class Hooks(Enum):
     PASSED = auto()
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPrompt:
+class QueuedPrompt(Struct, eq=False):
     """A prompt without an answer; not frozen, because it becomes `committed`."""
 
     key: int

@@ -11,12 +11,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from msgspec import Struct
+
 from acp_bridge.core.machine.effects import Arm, Disarm, Effect, SendGo, SendPause
 from acp_bridge.core.machine.events import Timer
+from acp_bridge.core.records import replace
 
 # --- which state follows which --------------------------------------------------------------------
 
@@ -230,8 +232,7 @@ class Phase(Enum):
     LEAK = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Permits:
+class Permits(Struct, frozen=True):
     """What a state permits to the client, and to the process that has the session or gets it."""
 
     #: what becomes of a client's request for the agent.
@@ -385,8 +386,7 @@ class Gate:
 # --- where the session stands ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """Where a session stands after a step of its machine; it changes only with the next step."""
 
     state: State

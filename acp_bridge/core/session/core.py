@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.link import Link
@@ -64,16 +64,14 @@ async def contained(
             errors.internal(worse, f"{what} failed, and so did what is done then")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The open questions to a person: the oldest in one line, and how many there are."""
 
     oldest: str
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
+class Around(Struct, frozen=True):
     """The part of a session's state that its machine doesn't know."""
 
     #: the open questions to a person; None if there is none.
@@ -90,8 +88,7 @@ class Around:
     in_background: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
+class SessionState(Struct, frozen=True):
     """The state of a session: that of its machine, and what is open around it."""
 
     turns: Snapshot

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 
 import anyio
+from msgspec import Struct
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.machine import effects as ef
@@ -73,8 +73,7 @@ class Deadlines:
             self._core.feed(ev.Deadline(timer, token))
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(Struct, frozen=True):
     """Passes each effect, and each change of the state, to the parts of the session concerned."""
 
     core: Core

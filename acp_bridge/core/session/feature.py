@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
+
+from msgspec import Struct
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.deadline import Deadline
@@ -49,8 +50,7 @@ Takes: TypeAlias = Callable[[ClientRequest, Json], None]
 Then: TypeAlias = "Callable[[Decision | None], None]"
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """A prompt that is `/queue`, with the words behind that."""
 
     request: ClientRequest
@@ -188,8 +188,7 @@ class Feature:
         """Follow a change of the session's state."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The decision about a tool call: "allow", "deny", "cancelled" or "ask", and who has made it.
 
     `by`: "rule", "default", "unattended", "hook", "client", "withdrawn" if no client was left to

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.link import Link
@@ -40,8 +41,7 @@ class NotLoaded(Refused):
     """The process does not load a session that it should remember."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(Struct, frozen=True):
     """A session's folders and MCP servers, as `session/new`, `load` or `resume` gave them.
 
     MCP servers are never kept on disk.
@@ -67,8 +67,7 @@ class Workspace:
         return params
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """The agent's own session to be opened again, as far as the bridge knows it."""
 
     #: None when the agent never named one.

@@ -7,13 +7,14 @@ because the agent fails, the result says so (invariants Q10, P15).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct, field
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.protocol import SESSION_LIST, ErrorCode, Json
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.opening import in_words
@@ -30,8 +31,7 @@ _WORDS: Final = 1000
 _FOR_ALL: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.AUTH_REQUIRED)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPage:
+class AgentPage(Struct, frozen=True):
     """One page of an agent's listing, and the cursor of the next one."""
 
     rows: Rows = field(default_factory=list)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import Final
@@ -33,6 +32,7 @@ from acp_bridge.core.protocol import (
     strings,
     without_own_meta,
 )
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.threads import NoThread, in_thread
 from acp_bridge.core.session.opening import Workspace

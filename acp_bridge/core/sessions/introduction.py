@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -20,6 +19,7 @@ from acp_bridge.core.clients import handshake
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.clients.client import ANSWERED, Client, ClientRequest, Stage
 from acp_bridge.core.protocol import INITIALIZE, MAY, Json, can_steer
+from acp_bridge.core.records import replace
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.sessions import params as check
 from acp_bridge.core.sessions.pool import Pool

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Protocol
 
@@ -20,6 +19,7 @@ from acp_bridge.core.agents.identity import AgentIdentity
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.journal import BadCursor, IndexUnusable, Journal, SessionInfo
 from acp_bridge.core.protocol import Json, as_object, with_own_meta, without_own_meta
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.sessions import agent_listing, params
 from acp_bridge.core.sessions.agent_listing import AgentPage, Rows

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.failed_start import OPENS
@@ -68,8 +68,7 @@ class LinkSource(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class WarmTimes:
+class WarmTimes(Struct, frozen=True):
     """The waits of a pool that keeps a process warm, in seconds."""
 
     #: a process that no session takes is retired after this time.
@@ -80,8 +79,7 @@ class WarmTimes:
     grace: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Warmth:
+class _Warmth(Struct, frozen=True):
     """The rules by which a process is kept warm."""
 
     times: WarmTimes
@@ -90,8 +88,7 @@ class _Warmth:
     room: Callable[[], AbstractContextManager[None]]
 
 
-@dataclass(slots=True)
-class _Start:
+class _Start(Struct):
     """A process that is being started for the next session; one session may claim it."""
 
     claimed: bool = False

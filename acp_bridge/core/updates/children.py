@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from acp_bridge.core.protocol import (
     ENDED,
@@ -40,8 +41,7 @@ _COUNT: Final = "children"
 """The journal's key of how many children a session has; each has the key `child:1` and so on."""
 
 
-@dataclass(slots=True, eq=False)
-class Child:
+class Child(Struct, eq=False):
     """What is known of one child."""
 
     key: str

@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from acp_bridge.core.protocol import (
     AGENT_MESSAGE,
@@ -31,8 +32,7 @@ _WORDS: Final = 500
 _NEW: Final = 200
 
 
-@dataclass(slots=True)
-class _Card:
+class _Card(Struct):
     """What was shown of a child last."""
 
     run: int = 0

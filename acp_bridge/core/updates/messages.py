@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from acp_bridge.core.protocol import Json
 
@@ -12,8 +13,7 @@ class Ended(Exception):
     """A message of a turn that was cancelled goes on."""
 
 
-@dataclass(slots=True)
-class _Message:
+class _Message(Struct):
     client_id: str
     turn: int | str
     dead: bool = False

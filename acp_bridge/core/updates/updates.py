@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from acp_bridge.core import protocol
 from acp_bridge.core.machine.states import Phase
@@ -52,8 +53,7 @@ class Leak(Exception):
     """The agent went on with a turn that it had ended."""
 
 
-@dataclass(slots=True)
-class _Card:
+class _Card(Struct):
     client_id: str
     #: the key of the prompt in whose turn it was made; of a child's, the child's.
     turn: int | str

@@ -19,13 +19,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Self, TypeAlias, TypeGuard
 
+from msgspec import Struct
 from pydantic_core import from_json, to_json
 
 from acp_bridge.core.protocol import CANCEL_REQUESTS, SESSION_CANCEL, ErrorCode, as_object
+from acp_bridge.core.records import replace
 from acp_bridge.core.wire.long_line import read_ends
 from acp_bridge.core.wire.slow_json import is_object, says_twice, slow_loads, without_depths
 from acp_bridge.core.wire.spread import Spread, begins_message, begins_object
@@ -100,8 +101,7 @@ class RpcError(Exception):
         return wire
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(Struct, frozen=True):
     """A line that is no message.
 
     `id` is the id to answer to, None if none can be read. `answer`: the line had an id and no
@@ -119,15 +119,13 @@ class Malformed:
         return self.error.message.removeprefix(_REFUSAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Ok:
+class Ok(Struct, frozen=True):
     """A request was answered with a result (any JSON value)."""
 
     result: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Err:
+class Err(Struct, frozen=True):
     """A request was answered with an error; code, message and data are the other side's own."""
 
     error: RpcError

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from acp_bridge.core.protocol import CANCEL_REQUEST, ErrorCode
 from acp_bridge.core.wire import jsonrpc
@@ -43,8 +44,7 @@ _MEANINGLESS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A request of the other side. `params` is raw: any JSON value, UNSET if the key was absent."""
 
     id: RequestId

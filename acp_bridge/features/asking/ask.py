@@ -8,10 +8,10 @@ the session or the fork open (invariant P12). Nothing of a question is recorded.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.link import Link
@@ -215,8 +215,7 @@ def _id_of(result: Any) -> str | None:
     return fork_id if isinstance(fork_id, str) else None
 
 
-@dataclass(slots=True, eq=False)
-class _Question:
+class _Question(Struct, eq=False):
     """A question that is not answered yet."""
 
     request: ClientRequest

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct, field
 
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.threads import NoThread, in_thread
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from acp_bridge.features.hooks.definitions import Hook
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """A project whose hooks run, and the hashes under which they were trusted."""
 
     folder: Path
@@ -57,8 +56,7 @@ class Project:
         return trust.changed(self.trusted, now)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundHooks:
+class FoundHooks(Struct, frozen=True):
     """The hooks of one session, in the order in which they run."""
 
     hooks: tuple[Hook, ...] = ()

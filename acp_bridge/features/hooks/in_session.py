@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.deadline import Deadline
@@ -58,8 +58,7 @@ _MOMENTS = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class Run:
+class Run(Struct, eq=False):
     """Hooks that run now, one after the other."""
 
     number: int
@@ -177,8 +176,7 @@ class HookRuns:
         return not self._lost
 
 
-@dataclass(frozen=True, slots=True)
-class HooksOfSession:
+class HooksOfSession(Struct, frozen=True):
     """The hooks that were found for a session; None if there are neither hooks nor notices."""
 
     found: FoundHooks | None

@@ -11,10 +11,10 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache, lru_cache
 from itertools import chain, product
 
+from acp_bridge.core.records import replace
 from acp_bridge.features.rules import harmless, paths, programs
 from acp_bridge.features.rules.calls import choices
 from acp_bridge.features.rules.definitions import (

@@ -6,9 +6,11 @@ A *call* is one tool call of an agent about which a permission is asked. A *rule
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
+
+from acp_bridge.core.records import replace
 
 
 class Action(StrEnum):

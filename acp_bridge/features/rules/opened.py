@@ -6,9 +6,10 @@ Every bridge imports it. Without a file of rules it costs a look at two names.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from acp_bridge.core.runtime.log import event
 from acp_bridge.features.hooks.find import may_be_there
@@ -23,8 +24,7 @@ LARGEST: Final = 1024 * 1024
 _UNREAD: Final = b"\xff"
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The content of the user's file of rules; None: it was not there."""
 
     content: bytes | None = None

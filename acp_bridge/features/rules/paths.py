@@ -11,11 +11,11 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, takewhile
 from typing import Final
 
+from acp_bridge.core.records import replace
 from acp_bridge.features.rules.definitions import Place
 
 #: the most characters of a path that a system takes.

@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from acp_bridge.core.protocol import Json
+from acp_bridge.core.records import replace
 from acp_bridge.features.hooks import trust
 from acp_bridge.features.rules import config, decide, paths
 from acp_bridge.features.rules import notices as rule_notices

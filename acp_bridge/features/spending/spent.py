@@ -8,8 +8,9 @@ summed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from acp_bridge.core.protocol import TOKENS as KEPT
 from acp_bridge.core.protocol import Json, as_object, objects
@@ -28,8 +29,7 @@ TOKENS: Final = (
 Totals: TypeAlias = dict[object, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What an agent told in one turn of its tokens and costs."""
 
     #: the turn's number; 0 for what was told outside of any.
@@ -44,8 +44,7 @@ class Told:
     usage: Json
 
 
-@dataclass(slots=True)
-class Spent:
+class Spent(Struct):
     """What one turn, or several together, have used as far as it can be counted."""
 
     tokens: dict[str, int] = field(default_factory=dict)

@@ -8,9 +8,10 @@ the model. Of an agent that is not in the table nothing is guessed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeGuard
+
+from msgspec import Struct
 
 from acp_bridge.core.protocol import BUILTIN_INFO
 
@@ -35,8 +36,7 @@ _MOST: Final = 10**15
 SUMMED: Final = (Span.TURN, Span.SESSION)
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """What the figures of one agent count: its tokens, and its costs."""
 
     tokens: Span = Span.UNKNOWN

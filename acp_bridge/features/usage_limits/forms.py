@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from acp_bridge.core.protocol import BUILTIN_INFO, USAGE_UPDATE, Json, as_object
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
@@ -38,8 +39,7 @@ _LONGEST: Final = 32 * 86400
 _LAST_SECOND: Final = 10**11
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """A usage limit that a prompt met."""
 
     #: when it resets, in seconds since 1970; None if the agent has not told.

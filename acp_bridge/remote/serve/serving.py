@@ -6,7 +6,7 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from anyio.abc import SocketAttribute, SocketListener
 
 from acp_bridge.core.bridge.bridge import Bridge
 from acp_bridge.core.clients.rights import Rights
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime.log import event, logger
 from acp_bridge.core.runtime.threads import NoThread, in_thread
 from acp_bridge.core.settings import Settings

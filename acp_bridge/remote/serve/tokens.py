@@ -21,13 +21,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from dataclasses import replace as with_changes
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
 from acp_bridge.core.clients.rights import May
 from acp_bridge.core.keys.file import replace
+from acp_bridge.core.records import replace as with_changes
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.sharing.listening.places import private_folder
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from acp_bridge.core.protocol import ErrorCode, Json, as_object
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, RpcError
@@ -22,8 +23,7 @@ class Asker(Protocol):
         """Answer the request, if it is open."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BridgeRequest:
+class BridgeRequest(Struct, frozen=True, eq=False):
     """A request of the other end, such as `session/request_permission`."""
 
     call: Call

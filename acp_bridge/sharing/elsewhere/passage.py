@@ -7,11 +7,11 @@ other bridge sees one more client, with the abilities that the client here decla
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct, field
 
 from acp_bridge.core import errors, protocol
 from acp_bridge.core.clients.client import Client, ClientRequest
@@ -60,16 +60,14 @@ _LOADING: Final = frozenset({SESSION_LOAD, SESSION_RESUME})
 _FLOOD: Final = 64 * 1024 * 1024
 
 
-@dataclass(slots=True, eq=False)
-class _Load:
+class _Load(Struct, eq=False):
     """The state of a request that loads or deletes the session: its answer, once it has one."""
 
     answer: Answer | None = None
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
-@dataclass(slots=True, eq=False)
-class _Closes:
+class _Closes(Struct, eq=False):
     """The state of the requests with which the client leaves the session."""
 
     unanswered: set[ClientRequest] = field(default_factory=set)

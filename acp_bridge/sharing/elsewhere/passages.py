@@ -67,7 +67,7 @@ class HeldElsewhere(Exception):
         self.passage = passage
 
 
-class Continued(ClientRequest):
+class Continued(ClientRequest, frozen=True):
     """Stands for the load of a session that a client had from a bridge that has ended."""
 
     def answer(self, result: Any) -> None:

@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from acp_bridge.sharing.listening.places import private_folder, run_folder
 
 #: the suffix of a file that is not ready yet; its bridge may have died meanwhile.
@@ -97,8 +99,7 @@ def live_bridges(home: Path) -> list[LiveBridge]:
     return [bridge for bridge in found if bridge is not None]
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """The bridges and sockets in the folder of run files."""
 
     live: list[LiveBridge]

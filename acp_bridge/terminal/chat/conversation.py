@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -17,6 +16,7 @@ import anyio
 
 from acp_bridge.core import protocol as acp
 from acp_bridge.core.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object, own_meta
+from acp_bridge.core.records import replace
 from acp_bridge.core.settings import Delivery
 from acp_bridge.core.updates import tool_calls
 from acp_bridge.core.wire.jsonrpc import RpcError

@@ -6,9 +6,10 @@ import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn, TypeVar
+
+from msgspec import Struct
 
 from acp_bridge import __version__
 from acp_bridge.core.runtime import waits
@@ -50,8 +51,7 @@ BUILT_IN: Final = "built-in"
 _Enum = TypeVar("_Enum", AgentProtocol, Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(Struct, frozen=True):
     """The meaning of the arguments: the bridge's settings, which agent it starts, and its log."""
 
     settings: Settings

@@ -10,9 +10,10 @@ import argparse
 import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Final, NoReturn
+
+from msgspec import Struct
 
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 
@@ -22,31 +23,27 @@ _NARROW: Final = 8
 _NARROWEST: Final = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(Struct, frozen=True):
     """A text that may be wrapped as a whole."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(Struct, frozen=True):
     """A line above entries; `level` is 1, or 2 for one within a group."""
 
     text: str
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """An option or a command with its explanation in lines; the explanation of some is empty."""
 
     name: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(Struct, frozen=True):
     """A command line as a user would type it; never wrapped."""
 
     text: str

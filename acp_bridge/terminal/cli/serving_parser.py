@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.settings import Settings
@@ -53,8 +54,7 @@ class OfEnvironment(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """An option of the bridge; its default is an environment variable."""
 
     name: str

@@ -10,12 +10,12 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from acp_bridge.core.agents import guard
 from acp_bridge.core.agents.environment import HANDED_ON
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import keep, log, waits
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.core.settings import Settings

@@ -6,7 +6,6 @@ import os
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,6 +16,7 @@ import anyio
 from acp_bridge.core.agents import lease
 from acp_bridge.core.journal import Journal, JournalError
 from acp_bridge.core.keys import file as keys
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import log
 from acp_bridge.core.runtime.redacting import redactor
 from acp_bridge.core.session.process.memory import Memory

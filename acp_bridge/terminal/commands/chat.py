@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import log
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.features.notify.read import rings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.core.agents import origin
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import log
 from acp_bridge.sharing.bridge_client.own_process import over_process
 from acp_bridge.terminal.cli.harmless import one_line

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from acp_bridge.core.agents import origin
 from acp_bridge.core.clients.rights import May
 from acp_bridge.core.protocol import Json, objects
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.terminal.cli import options, stdio
 from acp_bridge.terminal.cli.exits import Exit

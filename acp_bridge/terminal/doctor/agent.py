@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from typing import Final
 
 from acp_bridge.core import errors
@@ -12,6 +11,7 @@ from acp_bridge.core.agents.failed_start import NotReady
 from acp_bridge.core.agents.stderr import cut
 from acp_bridge.core.keys.masking import Mask
 from acp_bridge.core.protocol import ErrorCode, Json, can_own, has, objects
+from acp_bridge.core.records import replace
 from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.features.asking.ask import can_ask
 from acp_bridge.terminal.doctor.findings import Finding, Subject, error, ok, warning

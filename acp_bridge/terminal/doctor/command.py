@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -14,6 +13,7 @@ import anyio
 
 from acp_bridge.core.agents.environment import HANDED_ON
 from acp_bridge.core.keys.masking import Mask
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import log
 from acp_bridge.terminal.cli.exits import Exit
 from acp_bridge.terminal.cli.options import split

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from acp_bridge.core import errors
+from acp_bridge.core.records import replace
 from acp_bridge.terminal.doctor import (
     agent,
     bridges,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from acp_bridge.core.agents.spoken_version import SpokenVersion
 from acp_bridge.core.clients.handshake import hello
 from acp_bridge.core.ends import Ends
 from acp_bridge.core.protocol import SESSION_CLOSE, SESSION_DELETE, SESSION_NEW, Json
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.session.opening import Opening, Workspace, in_time
 from acp_bridge.core.sessions.pool import Pool

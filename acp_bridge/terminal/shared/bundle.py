@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -28,6 +28,7 @@ from acp_bridge.core.journal.merge import merged
 from acp_bridge.core.journal.prompt_rows import ORDER, prompt_of
 from acp_bridge.core.journal.records import PromptRow, PromptState, SessionInfo
 from acp_bridge.core.protocol import FEEDBACK, STATE, Json, is_feedback, with_own_meta
+from acp_bridge.core.records import replace
 from acp_bridge.core.wire.jsonrpc import dumps, encode, read_object
 
 FORMAT: Final = "acp-bridge session"

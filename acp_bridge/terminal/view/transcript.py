@@ -9,11 +9,12 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from acp_bridge.core import protocol as acp
 from acp_bridge.core.protocol import Json
+from acp_bridge.core.records import replace
 from acp_bridge.core.updates import tool_calls
 from acp_bridge.terminal.view.block_text import harmless, words
 from acp_bridge.terminal.view.blocks import (

@@ -19,7 +19,7 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +28,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 
+from acp_bridge.core.records import replace
 from agent.openhands.events import Json
 from tests.agent.openhands import events as told
 from tests.agent.openhands.server_socket import ServerSocket

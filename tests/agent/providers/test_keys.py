@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from agent.providers.all_models import AllModels
-from agent.providers.keys import FileUse, Keys
+from agent.providers.keys import Access, FileUse, Keys
 from agent.providers.known_providers import PROVIDERS, variables
+from agent.providers.outgoing import Target
+from agent.providers.request import Request
 from agent.settings import Settings
 
 OPENAI, GEMINI = PROVIDERS["openai"], PROVIDERS["gemini"]
@@ -173,3 +175,13 @@ def test_the_credentials_of_aws_in_the_file_are_given_to_litellm(file: Path) -> 
     assert dict(Keys(file, {"AWS_REGION_NAME": "x"}).access(bedrock).parameters) == credentials
     file.write_text("AWS_BEARER_TOKEN_BEDROCK=token\n")
     assert dict(Keys(file, {}).access(bedrock).parameters) == {"api_key": "token"}
+
+
+def test_what_holds_a_key_is_printed_without_it() -> None:
+    url, more = "https://me:secret@example.com", (("aws_secret_access_key", "secret"),)
+    access = Access("openai", "OPENAI_API_KEY", "secret", "OPENAI_BASE_URL", url, parameters=more)
+    target = Target("gpt-5.2", "openai", url, "secret", None, parameters=more)
+    request = Request(url, {"Authorization": "Bearer secret"}, b"{}", "chat")
+    assert repr([access, target, request]) == (
+        "[Access('openai'), Target('gpt-5.2', 'openai'), Request('chat')]"
+    )

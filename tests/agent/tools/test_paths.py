@@ -1,12 +1,12 @@
 """Where a path leads: inside of the session's folders or not, through whatever links."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acp_bridge.core.records import replace
 from agent.tools import AnyTool, Grant, ToolContext, ToolError, paths
 from agent.tools.edit_file import EditFile
 from agent.tools.files import MAX_TEXT

@@ -4,13 +4,13 @@ import errno
 import os
 import stat
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from acp_bridge.core.records import replace
 from agent.client import ClientError, NotOffered
 from agent.tools import ToolContext, ToolError
 from agent.tools.edit_file import EditFile

@@ -1,12 +1,12 @@
 """What may run unasked in which mode, and what an answer allows."""
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
+from acp_bridge.core.records import replace
 from agent.client import ClientError
 from agent.conversation.decisions import Key
 from agent.tools import Access, Action, Grant, Show, ToolError, ToolResult

@@ -3,7 +3,6 @@
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from acp_bridge.core.journal import IndexUnusable, Journal, SessionJournal, UnknownSession, history
 from acp_bridge.core.journal.connection import connect
 from acp_bridge.core.journal.reading import all_sessions, transcript, waiting_prompts
+from acp_bridge.core.records import replace
 from tests.core.journal.conftest import SESSION
 from tests.core.journal.files import all_bytes, tree
 from tests.core.journal.sayings import chunk, lines, text_of

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, fields
-
 import pytest
 
 from acp_bridge.core.machine.effects import Kill, Open, Release, SendPrompt, Start
@@ -67,7 +65,7 @@ def test_a_state_permits_what_is_written_down(name: str) -> None:
     permits = PERMITS[State[name]]
     assert permits.requests is Passing[requests]
     assert permits.updates is Phase[updates]
-    others = [field.name for field in fields(Permits) if field.name not in ("requests", "updates")]
+    others = [name for name in Permits.__struct_fields__ if name not in ("requests", "updates")]
     assert {other for other in others if getattr(permits, other)} == set(rest.split())
 
 
@@ -100,7 +98,7 @@ def test_a_snapshot_says_where_the_session_stands_and_stays_as_it_is() -> None:
         provisional=False,
         ending=False,
     )
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="immutable"):
         bench.now.state = State.IDLE  # type: ignore[misc]  # that is the point
 
 

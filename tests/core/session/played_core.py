@@ -1,13 +1,13 @@
 """The core of a session as its parts see it, played by the test."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from anyio.abc import TaskGroup
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import PERMITS, Phase, Snapshot, Standstill, State
+from acp_bridge.core.records import replace
 from acp_bridge.core.session.core import Around, Core, SessionState
 from acp_bridge.core.session.opening import Workspace
 

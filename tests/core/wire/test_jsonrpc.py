@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import tracemalloc
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_bridge.core.protocol import ErrorCode
+from acp_bridge.core.records import replace
 from acp_bridge.core.wire import jsonrpc
 from acp_bridge.core.wire.jsonrpc import (
     UNSET,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_bridge.core.records import replace
 from acp_bridge.features.notify.news import News, Notes, Stand, Times, Told
 
 REST = Stand("api")

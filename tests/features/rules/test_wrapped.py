@@ -1,10 +1,10 @@
 """Commands that are run by others, or given to a shell as text: a refusal finds them."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from acp_bridge.core.records import replace
 from acp_bridge.features.rules import decide, paths
 from acp_bridge.features.rules.definitions import Call, Tool
 from tests.features.rules.judging import judged, of_command, of_path, place

@@ -1,13 +1,14 @@
 """The page's list of sessions: all of them, in order, searched, and opened by their links."""
 
 import re
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 
 import anyio
 import pytest
 
 from acp_bridge.core.journal.index import COLUMNS
+from acp_bridge.core.records import replace
 from acp_bridge.remote.page import listing
 from acp_bridge.remote.page.list_rows import Change, Wish, change, chosen
 from tests.core.bridge.remote import RemoteBench, remote_bench

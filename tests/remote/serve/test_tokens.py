@@ -1,6 +1,5 @@
 """Tokens at rest: hashes in a private file, which one program at a time may change."""
 
-import dataclasses
 import json
 import os
 import stat
@@ -12,6 +11,7 @@ import pytest
 
 from acp_bridge.core.clients.rights import May
 from acp_bridge.core.keys.file import replace
+from acp_bridge.core.records import replace as with_changes
 from acp_bridge.remote.serve import tokens
 from acp_bridge.remote.serve.tokens import Held, Token, Unusable, held, new_secret, new_token, read
 
@@ -74,7 +74,7 @@ def test_a_revoked_token_does_not_come_back_when_another_is_used_at_the_same_tim
 
     def changed(token: Token, used: str) -> Token:
         begun.set()
-        return dataclasses.replace(token, used=used)
+        return with_changes(token, used=used)
 
     with tokens.held(home) as mine:
         for name in ("stolen", "phone"):

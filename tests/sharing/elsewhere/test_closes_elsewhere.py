@@ -1,11 +1,11 @@
 """A client leaves a session that another bridge holds, right behind a load or right before one."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from acp_bridge.core.clients.client import ClientRequest
+from acp_bridge.core.records import replace
 from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.sessions.agent import Json, until
 from tests.core.sessions.world import SETUP

@@ -5,7 +5,6 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from acp_bridge.core.agents import lease
 from acp_bridge.core.agents.holder import Holder, write_holder
+from acp_bridge.core.records import replace
 from tests.core.sessions.agent import Json, until
 from tests.core.sessions.bench import Bench, bench
 from tests.core.sessions.world import SETUP

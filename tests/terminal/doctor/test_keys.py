@@ -1,11 +1,11 @@
 """Keys and the model that follows, as the agent tells them."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acp_bridge.core.records import replace
 from acp_bridge.terminal.doctor import installation
 from acp_bridge.terminal.doctor import keys as doctor
 from acp_bridge.terminal.key.report import FoundKey, NoReport, Report, _read, troubles

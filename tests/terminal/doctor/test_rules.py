@@ -1,10 +1,10 @@
 """The rules that a session would have are read as it reads them."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from acp_bridge.core.records import replace
 from acp_bridge.terminal.doctor import rules
 from tests.terminal.doctor.subjects import levels, subject, texts
 

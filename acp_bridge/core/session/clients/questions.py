@@ -23,6 +23,8 @@ from itertools import accumulate
 from typing import Any, Final
 from uuid import uuid4
 
+from msgspec import Struct
+
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.client import Client, ClientRequest
 from acp_bridge.core.clients.rights import Right
@@ -59,8 +61,7 @@ from acp_bridge.core.wire.peer import Call
 _AWAITED: Final = 32
 
 
-@dataclass(slots=True, eq=False)
-class _AtClient:
+class _AtClient(Struct, eq=False):
     """The last request to one client about a question; an answer to an earlier one is dropped."""
 
     request_id: int = 0

@@ -6,11 +6,11 @@ here from its start until it is released.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.link import Link, Owner
@@ -45,8 +45,7 @@ class ProcessPool(Protocol):
         """
 
 
-@dataclass(slots=True)
-class _Member:
+class _Member(Struct):
     link: Link
     starting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     #: set when the start has ended, well or not.

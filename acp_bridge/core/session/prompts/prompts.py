@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 from uuid import uuid4
 
 import anyio
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.clients.client import Client, ClientRequest
@@ -42,6 +42,7 @@ from acp_bridge.core.protocol import (
     prompt_key,
     with_own_meta,
 )
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import Core, SessionState
@@ -57,8 +58,7 @@ _LEFT: Final = (Failure.NOT_JOINED, Failure.PERHAPS_UNREAD)
 _ENDED: Final = 8
 
 
-@dataclass(slots=True)
-class Prompt:
+class Prompt(Struct):
     """A prompt that waits, runs, or is left over."""
 
     params: Json

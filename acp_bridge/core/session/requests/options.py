@@ -5,8 +5,9 @@ Nothing here trusts the form: what is no object, or has no id, is left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from acp_bridge.core.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, Json, objects
 
@@ -21,8 +22,7 @@ _PLACES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """A config option as the agent tells it."""
 
     id: str

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, assert_never
 
 import anyio
+from msgspec import Struct, field
 
 from acp_bridge.core import errors, protocol
 from acp_bridge.core.agents.link import Link
@@ -32,8 +32,7 @@ _SETTINGS: Final = (protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_O
 _BOUNDED: Final = (*_SETTINGS, protocol.SESSION_FORK)
 
 
-@dataclass(slots=True, eq=False)
-class Asked:
+class Asked(Struct, eq=False):
     """A request on its way to the agent, and the function that gets its one answer."""
 
     request: ClientRequest

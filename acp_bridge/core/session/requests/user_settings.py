@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from acp_bridge.core import protocol
 from acp_bridge.core.agents.link import Link
@@ -26,8 +27,7 @@ _NAMES: Final = {SET_MODE: "mode", SET_MODEL: "model", SET_CONFIG_OPTION: "optio
 _SHOWN: Final = ("modes", "models", "configOptions", "_meta")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A request that sets something, without the session's id."""
 
     method: str

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
 import anyio
+from msgspec import Struct
 
 from acp_bridge.core.clients.abilities import is_converted
 from acp_bridge.core.clients.client import Client
@@ -91,14 +91,12 @@ class _Kind(Enum):
     REPLAY = auto()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Waiting:
+class _Waiting(Struct, frozen=True, eq=False):
     kind: _Kind
     action: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     """A line that is kept from a client in the quiet."""
 
     #: the kind of the state that it tells.
@@ -107,8 +105,7 @@ class _Kept:
     recorded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Late:
+class _Late(Struct, frozen=True):
     row: int
     size: int
     action: Callable[[], None]

@@ -10,8 +10,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from acp_bridge.core.journal.errors import JournalError
 from acp_bridge.core.journal.place import Place
@@ -51,8 +52,7 @@ class Noted:
         self.mark = Mark.of(place)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class Reading(Struct, frozen=True, eq=False):
     """One reading of the journal, up to where it was when the reading began."""
 
     #: how many of the updates that wait for their place were recorded before the reading began.
