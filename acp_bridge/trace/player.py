@@ -91,7 +91,7 @@ class Player:
     async def serve(self, incoming: Incoming, outgoing: Outgoing) -> None:
         """Serve the client until its input ends, or it takes no more output."""
         self._outgoing = outgoing
-        self._peer = Peer(self, outgoing.write, answer_malformed=True)
+        self._peer = Peer(self, outgoing.write, towards_client=True)
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._write)
             while data := await incoming.read():

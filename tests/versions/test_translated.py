@@ -19,7 +19,7 @@ class Side:
     def __init__(self) -> None:
         self.told: list[Any] = []
         self.sent: list[Any] = []
-        self.peer = Peer(self, lambda line: self.wire.send(line), answer_malformed=False)
+        self.peer = Peer(self, lambda line: self.wire.send(line), towards_client=False)
         self.wire = Translated(self.peer, self._sends, lambda: self.told.append(self.activity))
         self.peer.request("session/resume", {"sessionId": "s"}, lambda answer: None)
         self.sent.clear()

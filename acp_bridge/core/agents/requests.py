@@ -39,7 +39,7 @@ def agent_peer(handler: Handler, send: Callable[[bytes], None]) -> Peer:
     return Peer(
         handler,
         send,
-        answer_malformed=False,
+        towards_client=False,
         internal_error=errors.internal,
         spoiled_answer=errors.spoiled_answer,
     )

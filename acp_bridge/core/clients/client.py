@@ -152,7 +152,7 @@ class Client:
         #: they are needed.
         self._held: Held | None = None
         self._laned: Laned | None = None
-        self.peer = Peer(self, self._send, answer_malformed=True, internal_error=errors.internal)
+        self.peer = Peer(self, self._send, towards_client=True, internal_error=errors.internal)
         self.peer.translate = self._read_version
         self.handler = handler
         self._incoming = incoming

@@ -17,7 +17,8 @@ class Failure(Enum):
 
     #: the journal could not take the prompt.
     JOURNAL = auto()
-    #: the journal could not note that the prompt is sent, so it was not sent.
+    #: the prompt was not sent: the journal could not note that it is sent, or the journal is lost
+    #: or another bridge's.
     NOT_BEGUN = auto()
     #: the agent's process ended during the turn.
     AGENT_DIED = auto()

@@ -32,7 +32,7 @@ class JournalWord:
         open_hooks: OpenHooks,
         processes: Processes,
     ) -> None:
-        """The session is this bridge's."""
+        """Nothing has been lost yet."""
         self._states = states
         self._epochs = epochs
         self._queue = queue

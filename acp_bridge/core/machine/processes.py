@@ -162,7 +162,7 @@ class Processes:
                 return self._epochs.bury(epoch) + self.go_on()
             case State.RELOADING, Loaded(_, provisional):
                 self.provisional = provisional
-                return self._states.advance(Happened.SESSION_TAKEN)
+                return self._states.advance(Happened.SESSION_OPENED)
             case State.RELOADING, NeedsAuth(_, detail):
                 return self._give_up(Happened.LOGIN_WANTED, Failed(Failure.NEEDS_AUTH, detail))
             case State.RELOADING, LoadRefused(_, permanent, detail):
@@ -263,7 +263,7 @@ class Processes:
     def end_at_once(self) -> list[Effect]:
         """Kill every process that lives, also one that was let end by itself; none follows."""
         self._sleeps = self._revive = False
-        self._epochs.drop_spare()
+        self._epochs.drop_spare()  # counts as dying, so it is among the next line's
         epochs = set(self._epochs.dying)
         if self._states.current not in (State.COLD, State.BLOCKED, State.KILLING):
             epochs.add(self._epochs.current)

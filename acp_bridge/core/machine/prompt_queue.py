@@ -1,6 +1,6 @@
 """The prompts of one session that have no answer yet: the one that runs and those that wait.
 
-Hooks about a prompt keep it from being sent; what else does so is the `Gate` in `states.py`.
+Everything that keeps a prompt from being sent stands together in `TurnMachine._send_next`.
 
 - They wait in the user's order: that of reading, until the user moves one. A superseder
   (`interrupt`) goes first, the newest before all; behind it a hook's feedback, then what was to

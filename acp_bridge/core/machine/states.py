@@ -62,7 +62,7 @@ class Happened(Enum):
     #: a process that is initialized was given the session.
     SESSION_GIVEN = auto()
     #: the process that was given the session has taken it.
-    SESSION_TAKEN = auto()
+    SESSION_OPENED = auto()
     #: the process that was given the session wants a login first.
     LOGIN_WANTED = auto()
     #: the agent was sent a prompt.
@@ -99,7 +99,7 @@ NEXT: Final = {
         Happened.GAVE_UP: State.BLOCKED,
     },
     State.RELOADING: {
-        Happened.SESSION_TAKEN: State.IDLE,
+        Happened.SESSION_OPENED: State.IDLE,
         Happened.LOGIN_WANTED: State.UNAUTHENTICATED,
         Happened.TOLD_TO_END: State.KILLING,
     },

@@ -10,9 +10,9 @@ turn ends, what a Stop, a hook, a pause and the end of the session do to it. The
 - Every prompt gets exactly one `AnswerPrompt` (or, when the bridge ends, one `LeaveOver`
   or `Interrupted`), and is sent at most once: its key names its turn.
 - What comes from an old epoch, an old turn or a disarmed timer is `Dropped`.
-- Nothing is sent, and no process is started, while the user has paused or held the session, or
-  while hooks about a prompt run. A Stop ends a turn that is paused as any other, whatever came
-  before or comes after it.
+- Nothing is sent while the user has paused or held the session, or while hooks about a prompt
+  run. No process is started for a prompt then; a restart that has begun goes on. A Stop ends a
+  turn that is paused as any other, whatever came before or comes after it.
 - While the journal is away nothing is sent either; a prompt that could not be noted as sent is the
   next when it is back. If another bridge has the session, all of it is ended here.
 - The end of a bad turn has one order: tree dead, terminals released, cards closed, prompt

@@ -1,6 +1,7 @@
 """The waits that depend on one another, in seconds, and which of them must be below which.
 
-Each comment begins with what has to happen within that time, or happens after it.
+Each comment begins with what has to happen within that time, or, for a pause, what happens after
+it.
 tests/core/runtime/test_waits.py holds the order. settings.py takes its defaults from here, so that
 a test may shorten them for one bridge. The guard runs by itself and keeps its own, which that test
 compares.
@@ -16,9 +17,11 @@ SPAWN: Final = 10.0
 #: The parent of the agents forks one, in milliseconds; one that takes longer is killed. Far
 #: below SPAWN.
 FORK: Final = 1.0
-#: The parent loads the agent, in half a second. The first start waits for it, so below START.
+#: The parent loads the agent, which usually takes half a second. The first start waits for it, so
+#: below START.
 PARENT_LIGHT: Final = 20.0
-#: The parent loads the model library, in 3 s. Restarts wait for it meanwhile. Below RESTART.
+#: The parent loads the model library, which usually takes 3 s. Restarts wait for it meanwhile.
+#: Below RESTART.
 PARENT_LOAD: Final = 40.0
 #: A parent that loads uses the processor; one that does not for so long hangs. Far below both.
 PARENT_HANGS: Final = 3.0

@@ -76,7 +76,7 @@ def _opaque(exc: Exception) -> RpcError:
 class Peer:
     """Is fed the bytes that were read; sends through `send`, which must neither block nor raise.
 
-    `answer_malformed`: True towards a client, whose answers are read strictly; False towards an
+    `towards_client`: True towards a client, whose answers are read strictly; False towards an
     agent, whose malformed lines are noise on its stdout. `internal_error` logs an unexpected
     exception and returns the error that may be sent. `spoiled_answer` returns the error that a
     request gets if the line that answers it is no message.
@@ -87,17 +87,17 @@ class Peer:
         handler: Handler,
         send: Callable[[bytes], None],
         *,
-        answer_malformed: bool,
+        towards_client: bool,
         internal_error: Callable[[Exception], RpcError] = _opaque,
         spoiled_answer: Callable[[Malformed], RpcError] = jsonrpc.says_nothing,
         limit: int = jsonrpc.DEFAULT_LIMIT,
     ) -> None:
         self._handler = handler
         self._send = send
-        self._answer_malformed = answer_malformed
+        self._towards_client = towards_client
         self._internal_error = internal_error
         self._spoiled_answer = spoiled_answer
-        self.decoder = Decoder(limit, strict=answer_malformed, joins=True)
+        self.decoder = Decoder(limit, strict=towards_client, joins=True)
         #: returns the messages to hand over for one that came in; None: each is handed over itself.
         self.translate: Callable[[Message], Iterable[Message]] | None = None
         #: sends a line in the place of `send`. It gets what the line is about, too: the parameters
@@ -182,7 +182,7 @@ class Peer:
             self._on_request(message)
 
     def _on_request(self, message: Message) -> None:
-        asked, strict = self._asked.get(self._known(message["id"])), self._answer_malformed
+        asked, strict = self._asked.get(self._known(message["id"])), self._towards_client
         if asked and jsonrpc.repeats_method(message, asked[2], strict=strict):
             self._on_answer(message)
             return
@@ -221,7 +221,7 @@ class Peer:
         Some programs answer notifications, too, but not with an object that `says` something. A
         client is sent notifications all the time.
         """
-        clear = says or not (self._notified or self._answer_malformed)
+        clear = says or not (self._notified or self._towards_client)
         clear = clear and len(self._asked) == 1
         return next(iter(self._asked)) if clear else None
 
@@ -231,7 +231,7 @@ class Peer:
             answered = self._only_open(says=line.error.code == ErrorCode.INVALID_REQUEST)
         if line.answer and self._known(answered) in self._asked:
             self._settle(answered, Err(self._spoiled_answer(line)))
-        elif self._answer_malformed or line.asks:
+        elif self._towards_client or line.asks:
             self._emit(encode(jsonrpc.error(line.id, line.error)), None)
         self._handler.on_malformed(line)
 

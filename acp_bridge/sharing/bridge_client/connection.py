@@ -76,7 +76,7 @@ class Connection:
         self._make_lost = lost
         self._tap = tap
         self._log = log
-        self._peer = Peer(self, self._write, answer_malformed=False)
+        self._peer = Peer(self, self._write, towards_client=False)
         self._decoder = Decoder()
         #: the beginning of a line whose end has not been read, for the tap.
         self._partial = bytearray()

@@ -35,7 +35,7 @@ class Agent:
 
     def __init__(self) -> None:
         self._got = bytearray()
-        self.peer = Peer(NoHandler(), self._got.extend, answer_malformed=False)
+        self.peer = Peer(NoHandler(), self._got.extend, towards_client=False)
         self.requests = Requests(self.peer)
 
     @property

@@ -18,7 +18,7 @@ ASKED = {"jsonrpc": "2.0", "id": 9, "method": "b"}
 def test_of_messages_that_come_together_each_counts_and_each_request_is_refused(
     spoil: bytes,
 ) -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     line = json.dumps([SAID, ASKED, "noise", response(1, "x")]).encode()
     talk.peer.feed(line.replace(b"noise", b"noise" + spoil) + b"\n")
@@ -65,7 +65,7 @@ def test_a_message_over_lines_behind_lines_that_begin_none_is_read(
 
 @pytest.mark.hazard("Q9")
 def test_an_answer_that_repeats_its_whole_request_is_an_answer() -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     talk.peer.request("a", {"x": 1}, answers.append)
     talk.hear({**request(1, "a", {"x": 1}), "result": "x"})
     assert answers == [Ok("x")]
@@ -109,7 +109,7 @@ def test_a_stop_under_the_id_of_an_open_request_counts_and_is_not_answered_there
 
 @pytest.mark.parametrize("code", [2**31, -(2**31) - 1, 10**400, "4000000000"])
 def test_a_code_that_clients_can_t_read_becomes_an_internal_error(code: object) -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     talk.hear({"id": 1, "error": {"code": code, "message": "bad", "data": 5}})
     (answer,) = answers

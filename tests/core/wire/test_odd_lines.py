@@ -45,7 +45,7 @@ def said(data: bytes) -> list[str]:
 
 @pytest.mark.hazard("Q9.2")
 def test_an_answer_whose_id_came_back_as_a_text_ends_its_request_once() -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     for _ in range(5):
         talk.peer.request("a", {}, answers.append)
     talk.hear(response("5", "x"), response(5, "y"), response("5", "z"))
@@ -73,7 +73,7 @@ def test_a_text_that_is_known_itself_is_taken_before_its_number() -> None:
     ],
 )
 def test_an_answer_with_more_members_than_one_has_is_an_answer(line: bytes) -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     talk.peer.feed(line + b"\n")
     assert answers == [Ok("x")]
@@ -135,7 +135,7 @@ def test_the_message_behind_one_that_was_cut_off_is_read() -> None:
 
 
 def test_several_answers_on_one_line_and_a_spoiled_one_behind_them_end_their_requests() -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     for _ in range(3):
         talk.peer.request("a", {}, answers.append)
     talk.peer.feed(b'{"id":1,"result":1}{"id":"2","result":2}{"id":3,"result":{"x":}}\n')
@@ -320,7 +320,7 @@ def test_a_line_that_is_no_object_yet_goes_on_whenever_it_comes(part: bytes) -> 
 def test_an_answer_whose_id_can_t_be_read_ends_the_only_open_request_with_an_error(
     line: bytes,
 ) -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     talk.peer.feed(line + b"\n")
     talk.peer.feed(b"")
@@ -328,7 +328,7 @@ def test_an_answer_whose_id_can_t_be_read_ends_the_only_open_request_with_an_err
 
 
 def test_the_words_of_an_error_without_an_id_are_kept() -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     talk.hear({"id": None, "error": {"code": -1, "message": "overloaded"}})
     assert answers == [Err(RpcError.received(-1, "overloaded"))]
@@ -336,7 +336,7 @@ def test_the_words_of_an_error_without_an_id_are_kept() -> None:
 
 @pytest.mark.parametrize("odd", [b"[1]", b'"1"', b"1.0"])
 def test_an_odd_id_that_can_be_read_ends_its_request_among_several(odd: bytes) -> None:
-    talk, first, second = Conversation(answer_malformed=False), list[Answer](), list[Answer]()
+    talk, first, second = Conversation(towards_client=False), list[Answer](), list[Answer]()
     talk.peer.request("a", {}, first.append)
     talk.peer.request("a", {}, second.append)
     talk.peer.feed(b'{"id":%s,"result":5}\n' % odd)
@@ -351,7 +351,7 @@ def test_an_odd_id_that_can_be_read_ends_its_request_among_several(odd: bytes) -
 def test_an_answer_without_an_id_that_can_be_for_something_else_ends_nothing(
     answer: dict[str, Any], more: str
 ) -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     asked = talk.peer.request("a", {}, answers.append)
     if more == "notification":
         talk.peer.notify("b")
@@ -369,7 +369,7 @@ def test_an_answer_without_an_id_that_can_be_for_something_else_ends_nothing(
     "line", [b'{"level":"info","result":{"x":1}}', b'{"error":"full"}', b'{"error": full}', b'"x"']
 )
 def test_a_line_of_a_log_answers_nothing(line: bytes) -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     talk.peer.feed(line + b"\n")
     assert answers == []
@@ -389,7 +389,7 @@ def test_a_client_s_error_without_an_id_ends_nothing_and_its_result_ends_with_an
 
 
 def test_a_result_that_says_something_is_no_answer_to_a_notification() -> None:
-    talk, answers = Conversation(answer_malformed=False), list[Answer]()
+    talk, answers = Conversation(towards_client=False), list[Answer]()
     talk.peer.request("a", {}, answers.append)
     talk.peer.notify("b")
     talk.hear({"jsonrpc": "2.0", "result": {"stopReason": "cancelled"}})
@@ -439,7 +439,7 @@ def test_what_is_nested_too_deep_and_no_json_is_given_up_soon(line: bytes) -> No
 def test_a_request_that_can_t_be_read_is_answered_if_its_id_can_be(
     params: bytes, from_client: bool
 ) -> None:
-    talk = Conversation(answer_malformed=from_client)
+    talk = Conversation(towards_client=from_client)
     talk.peer.feed(b'{"jsonrpc":"2.0","id":"x","method":"m","params":%s}\n' % params)
     talk.peer.feed(b"")
     (answer,) = talk.sent

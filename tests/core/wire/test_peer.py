@@ -57,12 +57,10 @@ class Recorder:
 class Conversation:
     """A peer with its handler, and what it has sent."""
 
-    def __init__(self, *, answer_malformed: bool = True, **options: Any) -> None:
+    def __init__(self, *, towards_client: bool = True, **options: Any) -> None:
         self.handler = Recorder()
         self._sent = bytearray()
-        self.peer = Peer(
-            self.handler, self._sent.extend, answer_malformed=answer_malformed, **options
-        )
+        self.peer = Peer(self.handler, self._sent.extend, towards_client=towards_client, **options)
 
     @property
     def sent(self) -> list[Any]:
@@ -245,7 +243,7 @@ def test_a_client_is_answered_for_each_malformed_line(talk: Conversation) -> Non
 
 
 def test_noise_on_an_agents_stdout_is_told_to_the_handler_and_not_answered() -> None:
-    talk = Conversation(answer_malformed=False)
+    talk = Conversation(towards_client=False)
     talk.peer.feed(b"Warning: noise\n\n[]\n")
     assert talk.sent == []
     assert [type(told).__name__ for told in talk.handler.told] == ["Malformed", "Malformed", "str"]
@@ -299,9 +297,9 @@ def test_a_request_without_params_leaves_the_key_out(talk: Conversation) -> None
         b'{"jsonrpc":"2.0","id":"1","result":{"x":1,}}',
     ],
 )
-@pytest.mark.parametrize("answer_malformed", [True, False])
-def test_a_spoiled_answer_settles_its_request(line: bytes, answer_malformed: bool) -> None:
-    talk = Conversation(answer_malformed=answer_malformed)
+@pytest.mark.parametrize("towards_client", [True, False])
+def test_a_spoiled_answer_settles_its_request(line: bytes, towards_client: bool) -> None:
+    talk = Conversation(towards_client=towards_client)
     answers: list[Answer] = []
     talk.peer.request("a", {}, answers.append)
     talk.peer.feed(line + b"\n" + line + b"\n")
@@ -426,9 +424,9 @@ def test_what_the_other_side_asked_can_be_answered_after_closing(talk: Conversat
 )
 @pytest.mark.hazard("Q9.1")
 def test_whatever_comes_in_every_line_that_asks_gets_one_answer(
-    lines: list[bytes], answer_malformed: bool, how: str
+    lines: list[bytes], towards_client: bool, how: str
 ) -> None:
-    talk = Conversation(answer_malformed=answer_malformed, internal_error=lambda exc: GONE)
+    talk = Conversation(towards_client=towards_client, internal_error=lambda exc: GONE)
     calls: list[Call] = []
 
     def react(call: Call) -> None:
@@ -449,17 +447,17 @@ def test_whatever_comes_in_every_line_that_asks_gets_one_answer(
     asked = Counter(
         repr(found.id if isinstance(found, Malformed) else found["id"])
         for found in decoder.feed(data) + decoder.eof()
-        if (answer_malformed if isinstance(found, Malformed) else {"id", "method"} <= found.keys())
+        if (towards_client if isinstance(found, Malformed) else {"id", "method"} <= found.keys())
     )
     assert Counter(repr(message["id"]) for message in talk.sent) == asked
 
 
 @pytest.mark.hazard("Q9.2", "P5")
-@pytest.mark.parametrize("answer_malformed", [True, False])
+@pytest.mark.parametrize("towards_client", [True, False])
 def test_an_answer_that_is_too_long_is_an_answer_that_failed_and_a_request_is_refused(
-    answer_malformed: bool,
+    towards_client: bool,
 ) -> None:
-    talk = Conversation(answer_malformed=answer_malformed, limit=200)
+    talk = Conversation(towards_client=towards_client, limit=200)
     answers: list[Answer] = []
     talk.peer.request("a", {}, answers.append)
     talk.hear(response(1, "x" * 300), request(5, "b", ["x" * 300]))

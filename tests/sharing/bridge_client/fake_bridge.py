@@ -78,7 +78,7 @@ class FakeBridge:
         self.gone = anyio.Event()
         self._news = anyio.Event()
         self.end, (self._incoming, self._outgoing) = pipes()
-        self.peer = Peer(self, self._outgoing.write, answer_malformed=True)
+        self.peer = Peer(self, self._outgoing.write, towards_client=True)
 
     async def run(self) -> None:
         while data := await self._incoming.read():

@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from acp_bridge.core.journal import Journal, looking
-from acp_bridge.terminal.doctor import data_folder, sessions
+from acp_bridge.core.journal import Journal
+from acp_bridge.terminal.doctor import data_folder, looking, sessions
 from acp_bridge.terminal.doctor.data_folder import Space, fsync_took, rights, room, size
 from acp_bridge.terminal.doctor.looking import IndexState, Sessions, index_state, look_at_sessions
 from tests.terminal.doctor.subjects import levels, subject, texts
