@@ -83,7 +83,7 @@ class Kept:
         with anyio.fail_after(LIMIT):
             while True:
                 await anyio.lowlevel.checkpoint()  # where no bridge lives there is nobody to ask
-                for answer in await live.ask_all(live_bridges(self.home), 5, live.by_socket):
+                for answer in await live.ask_all(live_bridges(self.home), 5):
                     for about in answer.sessions or []:
                         if {"sessionId": session_id, **wanted}.items() <= about.items():
                             return

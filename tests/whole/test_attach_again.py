@@ -9,12 +9,12 @@ from functools import partial
 import anyio
 import pytest
 
+from acp_bridge.sharing.bridge_client.by_socket import over_socket
 from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.listener import Listener
 from acp_bridge.terminal.chat import opening
 from acp_bridge.terminal.chat.conversation import Conversation
 from acp_bridge.terminal.chat.main import Plan, _Running
-from acp_bridge.terminal.shared import live
 from acp_bridge.terminal.view.blocks import Line, Paragraph
 from tests.support.client import RecordingClient
 from tests.support.joined import listening
@@ -55,7 +55,7 @@ async def attached(world: World, editor: RecordingClient) -> AsyncIterator[Guest
     async def connect(
         listener: Listener, *, tell: Callable[[str], None]
     ) -> AsyncIterator[Connection]:
-        async with live.by_socket(bridge, listener) as connection:
+        async with over_socket(bridge.socket, listener) as connection:
             guest.connections.append(connection)
             yield connection
 

@@ -23,7 +23,7 @@ async def listed(world: World, editor: RecordingClient, **wanted: object) -> Non
     """Until the session is listed like this."""
     with anyio.fail_after(_SECONDS):
         while True:
-            answers = await live.ask_all(await live.bridges_of(world.home), 5, live.by_socket)
+            answers = await live.ask_all(await live.bridges_of(world.home), 5)
             sessions = [about for answer in answers for about in answer.sessions or []]
             if any(
                 {"sessionId": editor.session_id, **wanted}.items() <= s.items() for s in sessions
@@ -88,9 +88,9 @@ async def test_a_bridge_that_is_stopped_is_not_answering_and_holds_up_nobody(
         editor.terminate(signal.SIGSTOP)
         try:
             with anyio.fail_after(5):
-                (answer,) = await live.ask_all(bridges, live.GLANCE, live.by_socket)
+                (answer,) = await live.ask_all(bridges, live.GLANCE)
                 assert (answer.sessions, answer.silence) == (None, "not answering")
                 with pytest.raises(NotFound, match="is not answering"):
-                    await live.find(world.home, editor.session_id, bridges, live.by_socket)
+                    await live.Here(world.home).find(editor.session_id)
         finally:
             editor.terminate(signal.SIGCONT)

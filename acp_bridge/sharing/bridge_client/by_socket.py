@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -16,6 +16,7 @@ from acp_bridge.sharing.bridge_client.connection import Connection, connected
 from acp_bridge.sharing.bridge_client.listener import Listener, NullListener
 from acp_bridge.sharing.bridge_client.sent import ConnectionLost
 from acp_bridge.sharing.listening import peers
+from acp_bridge.sharing.listening.peers import NoBridge
 
 
 async def connect(path: str) -> tuple[Reader, Writer]:
@@ -42,16 +43,21 @@ async def over_socket(
         yield connection
 
 
-async def live_at(sockets: Iterable[str], found: list[Json]) -> None:
-    """Ask bridges at once for their live sessions, which are added to `found` as they come.
+async def live_at(sockets: Iterable[str], found: dict[str, list[Json] | None]) -> None:
+    """Ask bridges at once for their live sessions, and add them to `found` as they come.
 
-    A bridge that can't be asked is left out; the caller bounds how long all may take.
+    `found` has the sessions by socket. It has None for the socket of a process that only poses as a
+    bridge, and nothing for a bridge that can't be asked. The caller bounds how long all may take.
     """
 
     async def ask(socket: str) -> None:
-        with suppress(OSError, RpcError, ConnectionLost):
+        try:
             async with over_socket(socket, NullListener()) as connection:
-                found.extend(await live_sessions(connection, within=None))
+                found[socket] = await live_sessions(connection, within=None)
+        except NoBridge:  # an agent wrote the run file, or replaced the socket
+            found[socket] = None
+        except (OSError, RpcError, ConnectionLost):
+            pass
 
     async with anyio.create_task_group() as tasks:
         for socket in sockets:

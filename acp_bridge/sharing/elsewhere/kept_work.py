@@ -52,14 +52,14 @@ class KeptWork:
 
         A bridge that does not answer in time is left out.
         """
-        found: list[Json] = []
+        found: dict[str, list[Json] | None] = {}
         with anyio.move_on_after(self._patience):
             with suppress(JournalError, NoThread):
                 rows, _ = await self._context.journal.list(cwd=folder)
                 locks = [self._context.journal.lock_path(row.session_id) for row in rows]
                 sockets = await in_thread(_sockets, locks, abandon_on_cancel=True)
                 await live_at(sockets - {str(self._context.socket)}, found)
-        return [row for row in found if _is_whole(row)]
+        return [row for rows in found.values() for row in rows or () if _is_whole(row)]
 
 
 def _sockets(locks: list[Path]) -> set[str]:

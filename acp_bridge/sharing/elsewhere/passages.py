@@ -147,15 +147,16 @@ class Passages(Elsewhere):
 
         All bridges are asked at once, in a bounded time; one that is silent is left out.
         """
-        found: list[Json] = []
+        found: dict[str, list[Json] | None] = {}
         with anyio.move_on_after(waits.KEPT_WORK), suppress(NoThread):
             home = self._context.settings.home
             bridges = await in_thread(live_bridges, home, abandon_on_cancel=True)
             sockets = {each.socket for each in bridges if each.protocol == SOCKET_PROTOCOL}
             await live_at(sockets - {str(self._context.socket)}, found)
         owns = self._context.identity.owns
-        ours = [row for row in found if owns(str(row.get("agent")), None)]
-        return [*{row["sessionId"]: row for row in ours}.values()]
+        rows = (row for listed in found.values() for row in listed or ())
+        ours = {row["sessionId"]: row for row in rows if owns(str(row.get("agent")), None)}
+        return [*ours.values()]
 
     async def tell_kept_work(self, session: Session, client: Client) -> None:
         """Show a client that opened a session a notice of unattended work in its folder."""

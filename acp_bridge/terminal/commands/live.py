@@ -66,6 +66,8 @@ agent. ID is the session's id; its first characters are enough."""
 #: seconds in which a bridge must answer a request; a close ends an agent, a delete may start one.
 PATIENCE: Final = 30.0
 
+#: what raises where a session is looked for, or its bridge is asked; NotThere is an OSError.
+_FAILURES: Final = (RpcError, known.NotFound, ConnectionLost, NoAnswer, OSError)
 #: what a command does with a live session over a connection to its bridge; returns the exit code.
 Act = Callable[[Connection, LiveSession], Awaitable[int]]
 
@@ -106,16 +108,8 @@ async def at_session(
             session = why.session
         async with reach.connect(session, listener(session)) as connection:
             return await act(connection, session)
-    except RpcError as error:
-        return fail(command, said(error))
-    except known.NotFound as why:
-        return fail(command, why)
-    except (ConnectionLost, NoAnswer) as why:
-        return fail(command, why)
-    except NotThere as why:
-        return fail(command, why.why, why.code)
-    except OSError as error:
-        return fail(command, f"the acp-bridge of the session can't be reached: {error.strerror}")
+    except _FAILURES as why:
+        return _failed(command, why)
 
 
 async def found_by(
@@ -133,12 +127,20 @@ async def found_by(
             return asleep.session
         how = f"{OWN_COMMANDS.line('chat', f'--resume {asleep.session_id[:8]}')} opens it"
         return fail(command, f"{asleep}: {how}")
-    except NotThere as why:
-        return fail(command, why.why, why.code)
-    except RpcError as error:
-        return fail(command, said(error))
-    except (known.NotFound, ConnectionLost, NoAnswer) as why:
-        return fail(command, why)
+    except _FAILURES as why:
+        return _failed(command, why)
+
+
+def _failed(command: str, why: Exception) -> int:
+    """Print why a session was not found, or its bridge not asked; returns the exit code."""
+    match why:
+        case RpcError():
+            return fail(command, said(why))
+        case NotThere():
+            return fail(command, why.why, why.code)
+        case OSError():
+            return fail(command, f"the acp-bridge of the session can't be reached: {why.strerror}")
+    return fail(command, why)
 
 
 def said(error: RpcError) -> str:
@@ -189,12 +191,8 @@ def _ps(given: argparse.Namespace, reach: Reach, kept: Kept) -> int:
         answers = anyio.run(reach.ask)
         if kept.holders:
             answers += elsewhere(answers, known.listing(kept.home), kept.holders)
-    except NotThere as why:
-        return fail("ps", why.why, why.code)
-    except RpcError as error:
-        return fail("ps", said(error))
-    except (known.NotFound, ConnectionLost, NoAnswer) as why:
-        return fail("ps", why)
+    except _FAILURES as why:
+        return _failed("ps", why)
     if given.json:
         return print_json(as_json(answers))
     return print_text(as_text(answers, columns(), reach.again))
@@ -312,8 +310,8 @@ async def _delete_asleep(
             await connection.initialize("acp-bridge delete", within=PATIENCE)
             params = {"sessionId": session_id}
             await connection.request(SESSION_DELETE, params, within=PATIENCE)
-    except (RpcError, ConnectionLost, NoAnswer) as error:
-        return fail("delete", said(error) if isinstance(error, RpcError) else error)
+    except _FAILURES as failure:
+        return _failed("delete", failure)
     return print_text(f"Deleted session {name}.\n")
 
 

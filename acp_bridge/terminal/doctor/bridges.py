@@ -25,8 +25,7 @@ from acp_bridge.terminal.doctor.findings import (
     warning,
 )
 from acp_bridge.terminal.doctor.held import Held, held_sessions
-from acp_bridge.terminal.shared import live
-from acp_bridge.terminal.shared.live import Answer
+from acp_bridge.terminal.shared.live import Answer, ask_all
 
 AREA: Final = "bridges"
 #: seconds that bridges have to answer.
@@ -52,7 +51,7 @@ async def check(subject: Subject) -> list[Finding]:
     if origin.runs_in_agent():  # bridges refuse agents
         asked = [Answer(bridge, []) for bridge in found.live]
     else:
-        asked = await live.ask_all(found.live, _GLANCE, live.by_socket)
+        asked = await ask_all(found.live, _GLANCE)
     real = {answer.bridge.socket for answer in asked}
     posing = [bridge for bridge in found.live if bridge.socket not in real]
     findings = [*running(asked, held), *others(found.live, held), *poses(posing), *left(found)]

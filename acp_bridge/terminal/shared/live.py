@@ -8,26 +8,25 @@ Invariants
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 
 from acp_bridge.core.agents import lease
-from acp_bridge.core.protocol import SOCKET_PROTOCOL, Json
+from acp_bridge.core.protocol import ATTACH, SOCKET_PROTOCOL, Json, resuming
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
-from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.sharing.bridge_client.by_socket import live_sessions, over_socket
+from acp_bridge.sharing.bridge_client import by_socket
+from acp_bridge.sharing.bridge_client.by_socket import live_at
 from acp_bridge.sharing.bridge_client.connection import Connection
-from acp_bridge.sharing.bridge_client.listener import Listener, NullListener
-from acp_bridge.sharing.bridge_client.sent import ConnectionLost, NoAnswer
-from acp_bridge.sharing.listening.peers import NoBridge
+from acp_bridge.sharing.bridge_client.listener import Listener
 from acp_bridge.sharing.listening.places import run_folder
 from acp_bridge.sharing.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.terminal.cli.harmless import one_line
+from acp_bridge.terminal.cli.options import log_of
 from acp_bridge.terminal.shared import known
 
 #: seconds for all bridges together to answer, where live sessions are only listed.
@@ -35,18 +34,8 @@ GLANCE: Final = 0.2
 #: seconds to find the session that a command is for.
 SEARCH: Final = 3.0
 
-#: Connects to a running bridge as a client.
-Connect = Callable[[LiveBridge, Listener], AbstractAsyncContextManager[Connection]]
-
-
-def by_socket(
-    bridge: LiveBridge, listener: Listener, log: Path | None = None
-) -> AbstractAsyncContextManager[Connection]:
-    """Connect to a bridge by its socket; entering the context manager raises OSError.
-
-    `log`: the log of the bridges of this data folder.
-    """
-    return over_socket(bridge.socket, listener, log)
+Request: TypeAlias = tuple[str, Json]
+"""A method and its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,70 +100,98 @@ async def bridges_of(home: Path) -> list[LiveBridge]:
     return await anyio.to_thread.run_sync(looked_for)
 
 
-async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect) -> list[Answer]:
+async def ask_all(bridges: Sequence[LiveBridge], within: float) -> list[Answer]:
     """Ask all bridges at once for their live sessions, for `within` seconds.
 
     Return their answers in the order of `bridges`, but none of a process that only poses as one.
     """
-    found: dict[int, list[Json]] = {}
-    posing: set[int] = set()
-
-    async def ask(at: int, bridge: LiveBridge) -> None:
-        try:
-            async with connect(bridge, NullListener()) as connection:
-                found[at] = await live_sessions(connection, within)
-        except NoBridge:  # an agent wrote the run file, or replaced the socket
-            posing.add(at)
-        except (OSError, RpcError, ConnectionLost, NoAnswer):
-            pass  # reported as not answering
-
+    found: dict[str, list[Json] | None] = {}
     with anyio.move_on_after(within):
-        async with anyio.create_task_group() as tasks:
-            for at, bridge in enumerate(bridges):
-                if _speaks_alike(bridge):
-                    tasks.start_soon(ask, at, bridge)
-    real = [(at, bridge) for at, bridge in enumerate(bridges) if at not in posing]
-    return [Answer(bridge, found.get(at)) for at, bridge in real]
+        await live_at({each.socket for each in bridges if _speaks_alike(each)}, found)
+    real = [each for each in bridges if found.get(each.socket, ()) is not None]
+    return [Answer(each, found.get(each.socket)) for each in real]
 
 
-async def find(
-    home: Path, given: str, bridges: Sequence[LiveBridge], connect: Connect
-) -> LiveSession:
-    """Return the live session whose id is, or begins with, `given`.
+class Here:
+    """Finds sessions at the bridges of a data folder, by their sockets."""
 
-    Bridges that did not answer within `GLANCE` seconds are asked again for `SEARCH` seconds if none
-    of the others has the session.
+    again = ""
+    joins_first = False
 
-    Raises:
-        Asleep: the session is recorded, and no bridge has it open.
-        NotFound: no session or several fit, or the session may be at a bridge that did not answer.
-    """
-    kept = await anyio.to_thread.run_sync(known.listing, home)
-    titles = {info.session_id: info.title or "" for info in kept}
-    live: dict[str, LiveSession] = {}
-    silent: list[Answer] = []
-    for within in (GLANCE, SEARCH):
-        answers = await ask_all(bridges, within, connect)
-        for answer in answers:
-            for about in answer.sessions or []:
-                session = LiveSession(str(about["sessionId"]), answer.bridge, about)
-                live[session.session_id] = session
-                titles[session.session_id] = str(about.get("title") or "")
-        silent = [answer for answer in answers if answer.sessions is None]
-        bridges = [answer.bridge for answer in silent]
-        if not silent or any(each.startswith(given) for each in live):
-            break
-    if silent and not any(each.startswith(given) for each in live):
-        told = ", ".join(f"process {each.bridge.pid} is {each.silence}" for each in silent)
-        raise known.NotFound(f"it is not known if an acp-bridge has it: {told}")
-    session_id = known.full_id(given, titles)
-    if session_id not in live:
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    async def ask(self) -> list[Answer]:
+        """Return the answers of all bridges; raises NotFound."""
+        return await ask_all(await bridges_of(self._home), GLANCE)
+
+    async def find(self, given: str) -> LiveSession:
+        """Return the live session whose id is, or begins with, `given`.
+
+        Bridges that did not answer within `GLANCE` seconds are asked again for `SEARCH` seconds if
+        none of the others has the session.
+
+        Raises:
+            Asleep: the session is recorded, and no bridge has it open.
+            NotFound: no session or several fit, or it may be at a bridge that did not answer.
+        """
+        bridges = await bridges_of(self._home)
+        kept = await anyio.to_thread.run_sync(known.listing, self._home)
+        titles = {info.session_id: info.title or "" for info in kept}
+        live: dict[str, LiveSession] = {}
+        for within in (GLANCE, SEARCH):
+            answers = await ask_all(bridges, within)
+            for answer in answers:
+                for about in answer.sessions or []:
+                    session = LiveSession(str(about["sessionId"]), answer.bridge, about)
+                    live[session.session_id] = session
+                    titles[session.session_id] = str(about.get("title") or "")
+            silent = [answer for answer in answers if answer.sessions is None]
+            bridges = [answer.bridge for answer in silent]
+            if not silent or any(each.startswith(given) for each in live):
+                break
+        else:
+            told = ", ".join(f"process {each.bridge.pid} is {each.silence}" for each in silent)
+            raise known.NotFound(f"it is not known if an acp-bridge has it: {told}")
+        session_id = known.full_id(given, titles)
+        if session_id not in live:
+            raise Asleep(session_id, await anyio.to_thread.run_sync(self._held, session_id))
+        return live[session_id]
+
+    def _held(self, session_id: str) -> str | None:
+        """Return the words for a session that some bridge has open all the same, else None."""
         from acp_bridge.core.journal import Journal  # imported here, since `ps` needs no journal
 
-        lock = Journal(home).lock_path(session_id)
-        held = await anyio.to_thread.run_sync(lease.is_held, lock)
-        raise Asleep(session_id, held=unreachable(lock) if held else None)
-    return live[session_id]
+        lock = Journal(self._home).lock_path(session_id)
+        return unreachable(lock) if lease.is_held(lock) else None
+
+    async def in_folder(self, folder: Path) -> str:
+        """Return the id of the session that was used last in a folder; a live one goes first.
+
+        Raises NotFound.
+        """
+        here = known.real(str(folder))
+        live = [
+            str(about["sessionId"])
+            for answer in await self.ask()
+            for about in answer.sessions or []
+            if isinstance(cwd := about.get("cwd"), str) and known.real(cwd) == here
+        ]
+        if len(live) == 1:
+            return live[0]
+        listed = await anyio.to_thread.run_sync(known.listing, self._home)
+        newest = next((each.session_id for each in listed if each.session_id in live), None)
+        return newest or known.last_used(self._home, folder).session_id
+
+    def connect(
+        self, session: LiveSession, listener: Listener
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Connect to the bridge of a session; entering the context manager raises OSError."""
+        return by_socket.over_socket(session.bridge.socket, listener, log_of(self._home))
+
+    def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
+        """Return the request that joins a session (`_acp_bridge/attach`)."""
+        return ATTACH, resuming({"sessionId": session.session_id, "replay": replay}, cursor)
 
 
 def unreachable(lock: Path) -> str:
@@ -186,28 +203,6 @@ def unreachable(lock: Path) -> str:
         f"is open in {where} that can't be asked (--no-listen), or that just opens or ends it:"
         f" try again{end}"
     )
-
-
-async def in_folder(
-    home: Path, folder: Path, bridges: Sequence[LiveBridge], connect: Connect
-) -> str:
-    """Return the id of the session that was used last in a folder; a live one goes first.
-
-    Raises NotFound.
-    """
-    answers = await ask_all(bridges, GLANCE, connect)
-    here = known.real(str(folder))
-    live = [
-        str(about["sessionId"])
-        for answer in answers
-        for about in answer.sessions or []
-        if isinstance(cwd := about.get("cwd"), str) and known.real(cwd) == here
-    ]
-    if len(live) == 1:
-        return live[0]
-    listed = await anyio.to_thread.run_sync(known.listing, home)
-    newest = next((each.session_id for each in listed if each.session_id in live), None)
-    return newest or known.last_used(home, folder).session_id
 
 
 def _speaks_alike(bridge: LiveBridge) -> bool:

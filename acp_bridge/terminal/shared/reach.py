@@ -13,12 +13,11 @@ import errno
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import anyio
 
 from acp_bridge.core.protocol import (
-    ATTACH,
     SESSION_LIST,
     SESSION_LOAD,
     SESSION_RESUME,
@@ -37,12 +36,12 @@ from acp_bridge.sharing.bridge_client.listener import Listener, NullListener
 from acp_bridge.sharing.listening.run_files import LiveBridge
 from acp_bridge.terminal.cli.exits import Exit
 from acp_bridge.terminal.cli.harmless import one_line
-from acp_bridge.terminal.cli.options import data_folder, log_of
+from acp_bridge.terminal.cli.options import data_folder
 from acp_bridge.terminal.cli.own_agent import lacks_extra
 from acp_bridge.terminal.cli.parser import CommandParser
 from acp_bridge.terminal.cli.printing import fail
-from acp_bridge.terminal.shared import known, live
-from acp_bridge.terminal.shared.live import Answer, Asleep, LiveSession
+from acp_bridge.terminal.shared import known
+from acp_bridge.terminal.shared.live import Answer, Asleep, Here, LiveSession, Request
 
 #: seconds for a bridge elsewhere to answer a question about its sessions.
 _PATIENCE: Final = 20.0
@@ -52,9 +51,6 @@ _PAGES: Final = 1000
 _REFUSED: Final = 401
 #: what is said where a login may not take part.
 LOOKS: Final = "this login may only look: it is asked nothing, and sends nothing"
-
-Request: TypeAlias = tuple[str, Json]
-"""A method and its parameters."""
 
 
 class NotThere(OSError):
@@ -101,41 +97,6 @@ class Reach(Protocol):
 
         `replay`: its transcript is shown; `cursor`: only what follows that is shown.
         """
-
-
-class Here:
-    """Finds sessions at the bridges of a data folder, by their sockets."""
-
-    again = ""
-    joins_first = False
-
-    def __init__(self, home: Path) -> None:
-        self._home = home
-
-    async def ask(self) -> list[Answer]:
-        """Return the answers of all bridges; raises NotFound."""
-        bridges = await live.bridges_of(self._home)
-        return await live.ask_all(bridges, live.GLANCE, live.by_socket)
-
-    async def find(self, given: str) -> LiveSession:
-        """Return the live session whose id is, or begins with, `given`; raises Asleep, NotFound."""
-        bridges = await live.bridges_of(self._home)
-        return await live.find(self._home, given, bridges, live.by_socket)
-
-    async def in_folder(self, folder: Path) -> str:
-        """Return the id of the session that was used last in a folder; raises NotFound."""
-        bridges = await live.bridges_of(self._home)
-        return await live.in_folder(self._home, folder, bridges, live.by_socket)
-
-    def connect(
-        self, session: LiveSession, listener: Listener
-    ) -> AbstractAsyncContextManager[Connection]:
-        """Connect to the bridge of a session; entering the context manager raises OSError."""
-        return live.by_socket(session.bridge, listener, log_of(self._home))
-
-    def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
-        """Return the request that joins a session (`_acp_bridge/attach`)."""
-        return ATTACH, resuming({"sessionId": session.session_id, "replay": replay}, cursor)
 
 
 class There:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,19 +68,11 @@ def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
     If a database can't be read, print why and return the code of a failure. Raises SystemExit for
     a URL that is none.
     """
-    home, url = data_folder(given.home), database(given.journal)
-    if url is None:
-        return use(Kept(home))
-    if (lacking := lacks_extra("psycopg", "postgres")) is not None:
-        return fail(command, lacking)
-    from acp_bridge.core.journal import JournalError
-    from acp_bridge.terminal.shared.copies import copied  # with psycopg
-
     try:
-        with copied(url, home) as copies:
-            return use(copies)
-    except JournalError as error:
-        return fail(command, error)
+        with _kept(data_folder(given.home), database(given.journal)) as kept:
+            return use(kept)
+    except known.NotFound as why:
+        return fail(command, why)
 
 
 def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
@@ -87,8 +80,19 @@ def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
 
     Raises NotFound: the database can't be read.
     """
+    with _kept(home, url) as kept:
+        return kept.home
+
+
+@contextmanager
+def _kept(home: Path, url: DatabaseUrl | None) -> Iterator[Kept]:
+    """Give the block the sessions of a database, just fetched; no `url`: those of `home`.
+
+    Raises NotFound: the database can't be read, or the block has raised JournalError.
+    """
     if url is None:
-        return home
+        yield Kept(home)
+        return
     if (lacking := lacks_extra("psycopg", "postgres")) is not None:
         raise known.NotFound(lacking)
     from acp_bridge.core.journal import JournalError
@@ -96,7 +100,7 @@ def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
 
     try:
         with copied(url, home) as copies:
-            return copies.home
+            yield copies
     except JournalError as error:
         raise known.NotFound(str(error)) from error
 

@@ -1,8 +1,8 @@
 """All bridges are asked at once; a session is found among what lives and what is kept."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from acp_bridge.core.agents import lease
 from acp_bridge.core.journal import Journal
 from acp_bridge.core.protocol import Json
 from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.sharing.bridge_client import by_socket
 from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.listener import Listener
 from acp_bridge.sharing.listening.run_files import LiveBridge
 from acp_bridge.terminal.shared import live, ps
 from acp_bridge.terminal.shared.known import NotFound
-from acp_bridge.terminal.shared.live import Answer, Asleep, ask_all, find
+from acp_bridge.terminal.shared.live import Answer, Asleep, Here, LiveSession, ask_all
 from tests.sharing.bridge_client.fake_bridge import FakeBridge, connection_to
 
 FIRST, SECOND, THIRD = "abcd" + "1" * 28, "abce" + "2" * 28, "f" * 32
@@ -41,18 +42,37 @@ class Home:
         self._bridges = {int(name.removeprefix("p")): each for name, each in bridges.items()}
         self.bridges = [bridge(pid) for pid in self._bridges]
 
-    def connect(
-        self, bridge: LiveBridge, listener: Listener
-    ) -> AbstractAsyncContextManager[Connection]:
-        @asynccontextmanager
-        async def connect() -> AsyncIterator[Connection]:
-            fake = self._bridges[bridge.pid]
-            if fake is None:
-                raise ConnectionRefusedError(111, "Connection refused")
-            async with connection_to(fake, listener) as connection:
-                yield connection
+    @asynccontextmanager
+    async def connect(
+        self, path: str, listener: Listener, log: Path | None = None
+    ) -> AsyncIterator[Connection]:
+        fake = self._bridges[int(path.removeprefix("/run/"))]
+        if fake is None:
+            raise ConnectionRefusedError(111, "Connection refused")
+        async with connection_to(fake, listener) as connection:
+            yield connection
 
-        return connect()
+    async def running(self, home: Path) -> list[LiveBridge]:
+        return self.bridges
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(by_socket, "over_socket", self.connect)
+            patch.setattr(live, "bridges_of", self.running)
+            yield
+
+    async def ask_all(self, within: float) -> list[Answer]:
+        with self._reached():
+            return await ask_all(self.bridges, within)
+
+    async def find(self, kept: Path, given: str) -> LiveSession:
+        with self._reached():
+            return await Here(kept).find(given)
+
+    async def in_folder(self, kept: Path, folder: Path) -> str:
+        with self._reached():
+            return await Here(kept).in_folder(folder)
 
 
 def having(*sessions: Json) -> FakeBridge:
@@ -74,14 +94,14 @@ async def test_a_bridge_that_is_silent_hides_no_other() -> None:
         p5=having(),
     )
     with anyio.fail_after(5):
-        answers = await ask_all(home.bridges, 0.2, home.connect)
+        answers = await home.ask_all(0.2)
     assert [answer.sessions for answer in answers] == [[about(FIRST)], None, None, None, []]
 
 
 async def test_to_ask_what_lives_is_to_be_asked_nothing() -> None:
     fake = having()
     home = Home(p1=fake)
-    await ask_all(home.bridges, LONG, home.connect)
+    await home.ask_all(LONG)
     abilities = fake.calls[0].params["clientCapabilities"]
     assert abilities == {"_meta": {"acp_bridge": {"observer": True}}}
 
@@ -89,7 +109,7 @@ async def test_to_ask_what_lives_is_to_be_asked_nothing() -> None:
 async def test_what_a_bridge_lists_and_is_no_session_is_left_out() -> None:
     odd: list[Any] = [1, {}, {"sessionId": 5}, about(FIRST)]
     home = Home(p1=having(*odd), p2=FakeBridge(**{"_acp_bridge/live": 7}))
-    answers = await ask_all(home.bridges, LONG, home.connect)
+    answers = await home.ask_all(LONG)
     assert [answer.sessions for answer in answers] == [[about(FIRST)], []]
 
 
@@ -106,7 +126,7 @@ async def kept(tmp_path: Path) -> Path:
 async def test_a_live_session_is_found_with_its_bridge(kept: Path) -> None:
     for given, session_id, pid in (("ff", THIRD, 2), (FIRST, FIRST, 1)):
         home = Home(p1=having(about(FIRST)), p2=having(about(THIRD, title="new")))
-        found = await find(kept, given, home.bridges, home.connect)
+        found = await home.find(kept, given)
         assert (found.session_id, found.bridge.pid) == (session_id, pid)
 
 
@@ -120,16 +140,16 @@ async def test_without_an_id_a_session_that_lives_in_the_folder_goes_before_one_
         (Home(p1=having(about(FIRST)), p2=having(about(SECOND))), SECOND),
         (Home(p1=having(about(THIRD, cwd="/elsewhere"))), SECOND),
     ):
-        chosen = await live.in_folder(kept, here, bridges.bridges, bridges.connect)
+        chosen = await bridges.in_folder(kept, here)
         assert chosen == expected
     with pytest.raises(NotFound, match="no session was used in this folder"):
-        await live.in_folder(kept, Path("/nowhere"), [], Home().connect)
+        await Home().in_folder(kept, Path("/nowhere"))
 
 
 async def test_what_is_kept_and_not_live_sleeps(kept: Path) -> None:
     home = Home(p1=having(about(FIRST)))
     with pytest.raises(Asleep) as asleep:
-        await find(kept, "abce", home.bridges, home.connect)
+        await home.find(kept, "abce")
     assert asleep.value.session_id == SECOND
 
 
@@ -139,26 +159,26 @@ async def test_of_what_a_bridge_has_that_can_not_be_asked_it_is_not_said_that_it
     lock = await lease.acquire(Journal(kept).lock_path(SECOND), 1)
     try:
         with pytest.raises(Asleep, match="is open in an acp-bridge that can't be asked"):
-            await find(kept, SECOND, [], Home().connect)
+            await Home().find(kept, SECOND)
     finally:
         os.close(lock)
     with pytest.raises(Asleep, match="is not live"):
-        await find(kept, SECOND, [], Home().connect)
+        await Home().find(kept, SECOND)
 
 
 async def test_an_id_is_ambiguous_among_live_and_kept_sessions_together(kept: Path) -> None:
     for given, told in (("abc", "may mean several sessions"), ("x", "begins with 'x'")):
         home = Home(p1=having(about(FIRST)))
         with pytest.raises(NotFound, match=told):
-            await find(kept, given, home.bridges, home.connect)
+            await home.find(kept, given)
 
 
 async def test_a_session_is_not_said_to_sleep_while_a_bridge_is_silent(kept: Path) -> None:
     home = Home(p1=having(about(FIRST)), p7=None)
     with pytest.raises(NotFound, match="process 7 is not answering"):
-        await find(kept, "abce", home.bridges, home.connect)
+        await home.find(kept, "abce")
     home = Home(p1=having(about(FIRST)), p7=None)
-    assert (await find(kept, "abcd", home.bridges, home.connect)).session_id == FIRST
+    assert (await home.find(kept, "abcd")).session_id == FIRST
 
 
 # what is shown

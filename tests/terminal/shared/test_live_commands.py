@@ -14,6 +14,7 @@ from acp_bridge.core.agents import origin
 from acp_bridge.core.journal import Journal
 from acp_bridge.core.protocol import Json
 from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.sharing.bridge_client import by_socket
 from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.listener import Listener
 from acp_bridge.sharing.listening.run_files import LiveBridge
@@ -46,7 +47,7 @@ class Bridge:
 
     @asynccontextmanager
     async def connect(
-        self, bridge: LiveBridge, listener: Listener, log: Path | None = None
+        self, path: str, listener: Listener, log: Path | None = None
     ) -> AsyncIterator[Connection]:
         if not self.reachable:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -91,7 +92,7 @@ def bridge(monkeypatch: pytest.MonkeyPatch) -> Bridge:
         return [BRIDGE]
 
     monkeypatch.setattr(live, "bridges_of", bridges_of)
-    monkeypatch.setattr(live, "by_socket", bridge.connect)
+    monkeypatch.setattr(by_socket, "over_socket", bridge.connect)
     monkeypatch.setattr(live, "GLANCE", 5.0)
     return bridge
 
