@@ -162,6 +162,7 @@ SANS_IO = (
     "terminal.view.blocks",
     "terminal.view.command_ends",
     "terminal.view.diff",
+    "terminal.view.element",
     "terminal.view.from_updates",
     "terminal.view.html",
     "terminal.view.markup",
@@ -488,6 +489,16 @@ def test_records_are_copied_with_changes_by_one_function() -> None:
             calls = "dataclasses.replace(" in path.read_text("utf-8")
             ours_alone = module == "acp_bridge.core.records"
             assert ours_alone or not (calls or own & set(names)), module
+
+
+def test_html_is_made_of_texts_by_the_builder_and_by_the_reader_of_markdown_alone() -> None:
+    made = {
+        module
+        for module, path in modules("acp_bridge").items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Markup" and node.args
+    }
+    assert made == {"acp_bridge.terminal.view.element", "acp_bridge.terminal.view.markup"}
 
 
 @pytest.mark.process

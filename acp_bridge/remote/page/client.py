@@ -35,7 +35,7 @@ from acp_bridge.sharing.bridge_client.connection import Connection, connected
 from acp_bridge.sharing.bridge_client.listener import Listener, NullListener
 from acp_bridge.sharing.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.terminal.view.block_text import one_line
-from acp_bridge.terminal.view.markup import text
+from acp_bridge.terminal.view.element import element, text
 
 #: seconds for an answer of the bridge.
 _PATIENCE: Final = 30.0
@@ -225,7 +225,7 @@ class _Page:
                 about = await connection.initialize("acp-bridge page", within=_PATIENCE)
                 await listing.run(connection, agent_of(about))
             except (RpcError, NoAnswer, ConnectionLost) as why:
-                self.tell({"put": "sessions", "html": f"<li>{text(_said(why))}</li>"})
+                self.tell({"put": "sessions", "html": element("li", _said(why))})
 
     async def _show_session(self, session_id: str) -> None:
         may, name, have = self.login.may, self.login.name, self._have

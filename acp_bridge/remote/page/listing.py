@@ -22,7 +22,7 @@ from acp_bridge.remote.page.list_rows import Change, Wish, change, chosen, match
 from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.sent import Sent
 from acp_bridge.terminal.view.block_text import one_line
-from acp_bridge.terminal.view.markup import text
+from acp_bridge.terminal.view.element import element
 
 #: seconds for an answer of the bridge, and after which some of the rows are shown without the rest.
 _PATIENCE: Final = 30.0
@@ -204,7 +204,7 @@ class Listing:
             words = "Searching…" if more else "No sessions yet."
             if self._wish.words and not more:
                 words = f"No name, folder or agent has “{one_line(self._wish.text, 60)}”."
-            told = Change(self._wish.words, {"": f"<li>{text(words)}</li>"}, "")
+            told = Change(self._wish.words, {"": element("li", words)}, "")
         for each in change(self._told, told):
             self._tell(each)
         self._told = told

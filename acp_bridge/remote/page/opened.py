@@ -31,7 +31,7 @@ from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.listener import BridgeRequest
 from acp_bridge.sharing.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.terminal.view.block_text import harmless, one_line
-from acp_bridge.terminal.view.markup import text
+from acp_bridge.terminal.view.element import text
 from acp_bridge.terminal.view.standing import standing
 
 #: seconds in which changes are gathered before the page is told; at least `_PAUSES` times as long

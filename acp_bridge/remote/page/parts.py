@@ -1,13 +1,12 @@
 """The HTML around a session on the page: the list of sessions, the queue, questions. SANS-IO.
 
 Buttons have the message that they send in `data-do` and further `data-` attributes. Texts that the
-bridge did not write are escaped by `markup.text`, as in `view.html`.
+bridge did not write are escaped by `element`, as in `view.html`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Final
 
 from acp_bridge.core.protocol import Json, LiveState, as_object
@@ -15,8 +14,9 @@ from acp_bridge.core.updates import tool_calls
 from acp_bridge.remote.page.taps import unsent_key
 from acp_bridge.sharing.bridge_client.permission_options import options_of
 from acp_bridge.terminal.view.block_text import one_line
+from acp_bridge.terminal.view.element import Markup, element, joined, text
 from acp_bridge.terminal.view.html import asked
-from acp_bridge.terminal.view.markup import link, text
+from acp_bridge.terminal.view.markup import link
 from acp_bridge.terminal.view.queue_rows import Row, moved
 from acp_bridge.terminal.view.settings_shown import KINDS, SettingsShown
 
@@ -41,26 +41,27 @@ _LONG: Final = 300
 UNKNOWN: Final = "there is no such session. Its id is unknown"
 
 
-def more_sessions(shown: int) -> str:
+def more_sessions(shown: int) -> Markup:
     """Return the button that adds further sessions to the `shown` ones."""
-    return f'<button data-do="more" data-rows="{shown}">Show more</button>'
+    return element("button", "Show more", data_do="more", data_rows=shown)
 
 
-def earlier(step: int, left: int, lost: int) -> str:
+def earlier(step: int, left: int, lost: int) -> Markup:
     """Return what stands before the first piece on the page.
 
     `step`: how many of the `left` earlier ones the button adds; `lost`: how many more there are
     that the page can't be given.
     """
     of = f" of {left}" if left > step else ""
-    more = f'<button data-do="earlier">Show {step}{of} earlier</button>' if left else ""
+    more = element("button", f"Show {step}{of} earlier", data_do="earlier") if left else Markup()
     if not lost:
         return more
-    how = "<code>acp-bridge show</code> on the machine of the server shows them"
-    return f'{more}<p class="about">{lost} earlier ones are too many for this page: {how}.</p>'
+    why = f"{lost} earlier ones are too many for this page: "
+    how = [element("code", "acp-bridge show"), " on the machine of the server shows them."]
+    return joined([more, element("p", why, *how, class_="about")])
 
 
-def session(row: Json) -> str:
+def session(row: Json) -> Markup:
     """Return the row of a session in the list; its id is `l-` and the session's id."""
     session_id = str(row.get("sessionId"))
     state = str(row.get("state", ""))
@@ -75,17 +76,16 @@ def session(row: Json) -> str:
     ]
     asks = one_line(row.get("asks"), _LONG)
     title = one_line(row.get("title"), _LONG) or "A session without a title"
-    return (
-        f'<li id="l-{escape(session_id)}" class="{escape(state or "kept")}">'
-        f'<a id="s-{escape(session_id)}" href="#s={escape(session_id)}">'
-        f'<span class="name">{text(title)}</span>'
-        f'<span class="about">{text(" · ".join(filter(None, about)))}</span>'
-        + (f'<span class="asks">Asks: {text(asks)}</span>' if asks else "")
-        + "</a></li>"
-    )
+    inside = [
+        element("span", title, class_="name"),
+        element("span", " · ".join(filter(None, about)), class_="about"),
+        element("span", f"Asks: {asks}", class_="asks") if asks else "",
+    ]
+    shown = element("a", *inside, id=f"s-{session_id}", href=f"#s={session_id}")
+    return element("li", shown, id=f"l-{session_id}", class_=state or "kept")
 
 
-def state(told: Json) -> str:
+def state(told: Json) -> Markup:
     """Return a session's state in words, from the params of `_acp_bridge/state`."""
     word = str(told.get("state", ""))
     shown = _STATES.get(LiveState(word), "") if word in set(LiveState) else ""
@@ -94,7 +94,7 @@ def state(told: Json) -> str:
     return text(shown + with_others)
 
 
-def unopened(why: str, address: str | None, session_id: str) -> str:
+def unopened(why: str, address: str | None, session_id: str) -> Markup:
     """Return the text that says why a session can't be opened.
 
     `address`: the origin of the server that has the session; if there is one, the text has a link
@@ -103,81 +103,94 @@ def unopened(why: str, address: str | None, session_id: str) -> str:
     told = text(f"can't be opened: {why}")
     if address is None:
         return told
-    return f"{told} {link(f'{address}/#s={session_id}', text(f'Open it at {address}'))}"
+    return joined([told, " ", link(f"{address}/#s={session_id}", f"Open it at {address}")])
 
 
-def question(number: int, key: str, params: Json, *, may: bool) -> str:
+def question(number: int, key: str, params: Json, *, may: bool) -> Markup:
     """Return a permission question, with a button for each option if the page `may` answer.
 
     `key` is what an answer names (`taps.question_key`).
     """
     call = as_object(params.get("toolCall"))
-    about = escape(str(call.get("toolCallId", "")))
-    buttons = "".join(
-        f'<button id="q{number}-{at}" class="{_class(option)}" data-do="answer"'
-        f' data-careful data-question="{key}" data-call="{about}" data-option="{at}"'
-        f' data-kind="{escape(str(option.get("kind")))}">'
-        f"{text(one_line(option.get('name'), _LONG) or one_line(option['optionId'], _LONG))}"
-        "</button>"
+    about = str(call.get("toolCallId", ""))
+    buttons = [
+        element(
+            "button",
+            one_line(option.get("name"), _LONG) or one_line(option["optionId"], _LONG),
+            id=f"q{number}-{at}",
+            class_=_class(option),
+            data_do="answer",
+            data_careful=True,
+            data_question=key,
+            data_call=about,
+            data_option=at,
+            data_kind=str(option.get("kind")),
+        )
         for at, option in enumerate(options_of(params))
-    )
-    return (
-        f'<section class="question" id="q{number}" aria-label="The agent asks">'
-        f'<p class="asks">The agent asks</p>{asked(tool_calls.shown(call))}'
-        f'<div class="answers">{buttons if may else ""}</div></section>'
-    )
+    ]
+    inside = [
+        element("p", "The agent asks", class_="asks"),
+        asked(tool_calls.shown(call)),
+        element("div", *(buttons if may else ()), class_="answers"),
+    ]
+    whose = {"class": "question", "id": f"q{number}", "aria-label": "The agent asks"}
+    return element("section", *inside, **whose)
 
 
 def _class(option: Json) -> str:
     return _CLASSES.get(str(option.get("kind")), "deny")
 
 
-def queue(rows: Iterable[Row], *, may: bool) -> str:
+def queue(rows: Iterable[Row], *, may: bool) -> Markup:
     """Return the list of waiting prompts, with buttons to move or drop them if the page `may`."""
     listed = list(rows)
-    items = "".join(_waiting(row, listed, may=may) for row in listed)
-    run = (
-        f'<button id="run" data-do="run" data-careful data-prompts="{unsent_key(listed)}">'
-        "Run unsent prompts</button>"
-        if may and any(row.held for row in listed)
-        else ""
-    )
-    return f"<h2>Waiting</h2><ol>{items}</ol>{run}" if listed else ""
-
-
-def _waiting(row: Row, listed: Sequence[Row], *, may: bool) -> str:
-    prompt = escape(str(row.prompt_id))
-    left = ' <span class="about">(unsent)</span>' if row.held else ""
-    wanted = (("move", -1, "Move up", "↑"), ("move", 1, "Move down", "↓"), ("drop", 0, "Drop", "✕"))
-    buttons = ""
-    for what, by, name, sign in wanted if may else ():
-        before = ""
-        if what == "move":
-            to = moved(listed, row.prompt_id, by)
-            # the place that the user sees: to go there twice is to go there once
-            before = f' data-before="{escape(str(to["before"] or ""))}"' if to else " disabled"
-        buttons += (
-            f'<button id="w{row.number}-{what}-{by}" data-do="{what}" data-careful{before}'
-            f' data-prompt="{prompt}" aria-label="{name} prompt {row.number}">{sign}</button>'
+    if not listed:
+        return Markup()
+    shown = [element("h2", "Waiting"), element("ol", *(_waiting(r, listed, may) for r in listed))]
+    if may and any(row.held for row in listed):
+        key, run = unsent_key(listed), "Run unsent prompts"
+        shown.append(
+            element("button", run, id="run", data_do="run", data_careful=True, data_prompts=key)
         )
-    return f"<li><span>{text(row.text)}{left}</span>{buttons}</li>"
+    return joined(shown)
 
 
-def settings(shown: SettingsShown) -> str:
+def _waiting(row: Row, listed: Sequence[Row], may: bool) -> Markup:
+    left = [" ", element("span", "(unsent)", class_="about")] if row.held else []
+    wanted = (("move", -1, "Move up", "↑"), ("move", 1, "Move down", "↓"), ("drop", 0, "Drop", "✕"))
+    buttons = []
+    for what, by, name, sign in wanted if may else ():
+        to = moved(listed, row.prompt_id, by) if what == "move" else None
+        buttons.append(
+            element(
+                "button",
+                sign,
+                id=f"w{row.number}-{what}-{by}",
+                data_do=what,
+                data_careful=True,
+                # the place that the user sees: to go there twice is to go there once
+                data_before=str(to["before"] or "") if to else None,
+                disabled=what == "move" and not to,
+                data_prompt=str(row.prompt_id),
+                aria_label=f"{name} prompt {row.number}",
+            )
+        )
+    return element("li", element("span", row.text, *left), *buttons)
+
+
+def settings(shown: SettingsShown) -> Markup:
     """Return select elements for the mode and for the model, where the session has them."""
-    return "".join(filter(None, (_choices(shown, kind) for kind in KINDS)))
+    return joined(_choices(shown, kind) for kind in KINDS)
 
 
-def _choices(shown: SettingsShown, kind: str) -> str:
+def _choices(shown: SettingsShown, kind: str) -> Markup:
     choices = shown.choices(kind)
     if choices is None:
-        return ""
-    options = "".join(
-        f'<option value="{escape(each.id)}"{" selected" if each.id == choices.current else ""}>'
-        f"{text(each.name)}</option>"
+        return Markup()
+    options = [
+        element("option", each.name, value=each.id, selected=each.id == choices.current)
         for each in choices.values
-    )
-    return (
-        f'<label><span>{kind.title()}</span> <select id="set-{kind}" data-set="{kind}"'
-        f' data-was="{escape(choices.current)}" autocomplete="off">{options}</select></label>'
-    )
+    ]
+    about = {"data-set": kind, "data-was": choices.current, "autocomplete": "off"}
+    select = element("select", *options, id=f"set-{kind}", **about)
+    return element("label", element("span", kind.title()), " ", select)

@@ -3,16 +3,16 @@
 Invariants
 - One pass. What begins a comment or a string always ends it, so nothing is read twice but the 200
   characters at most behind an apostrophe.
-- Every character goes through `escape`; a class is one of four words of ours.
+- Every character goes through `element`; a class is one of four words of ours.
 """
 
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import Final
 
 from acp_bridge.terminal.cli.harmless import harmless
+from acp_bridge.terminal.view.element import Markup, element, joined, text
 
 #: characters above which code is left plain.
 _LONGEST: Final = 20_000
@@ -46,15 +46,14 @@ _PARTS: Final = {
 }
 
 
-def coloured(code: str, language: str) -> str:
+def coloured(code: str, language: str) -> Markup:
     """Return code as HTML; `language`: as its author has named it, plain if it is not known."""
     code, parts = harmless(code), _PARTS.get(language.lower())
     if parts is None or len(code) > _LONGEST:
-        return escape(code)
+        return text(code)
     html, at = list[str](), 0
     for found in parts.finditer(code):
         if kind := found.lastgroup or ("key" if found[0].lower() in _KEYWORDS else ""):
-            html.append(f'{escape(code[at : found.start()])}<span class="{kind}">')
-            html.append(f"{escape(found[0])}</span>")
+            html += [code[at : found.start()], element("span", found[0], class_=kind)]
             at = found.end()
-    return "".join(html) + escape(code[at:])
+    return joined([*html, code[at:]])

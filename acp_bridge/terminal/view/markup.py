@@ -11,7 +11,6 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from html import escape
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from markdown_it.utils import OptionsDict
 
 from acp_bridge.terminal.cli.harmless import harmless
 from acp_bridge.terminal.view.code import coloured
+from acp_bridge.terminal.view.element import Markup, element, joined, text
 
 _SCHEMES: Final = ("http", "https", "mailto")
 #: a message stands below a heading of the second level.
@@ -40,11 +40,6 @@ _MOST_CELLS: Final = 4_000
 _Env = MutableMapping[str, Any]
 
 
-def text(of: str) -> str:
-    """Return a text as HTML that shows it, with what can't be seen escaped."""
-    return escape(harmless(of))
-
-
 def is_link(address: str) -> bool:
     """Return True for an address that a page may link to."""
     try:
@@ -54,25 +49,21 @@ def is_link(address: str) -> bool:
     return parts.scheme in _SCHEMES and bool(parts.netloc or parts.scheme == "mailto")
 
 
-def link(address: str, shown: str) -> str:
-    """Return an HTML link around `shown`, which is HTML; following it sends no referrer."""
-    return f"{_opened(address)}{shown}</a>"
+def link(address: str, shown: str) -> Markup:
+    """Return an HTML link around `shown`; following it sends no referrer."""
+    href = harmless(address)
+    return element("a", shown, href=href, rel="noopener noreferrer", target="_blank")
 
 
-def markup(of: str) -> str:
+def markup(of: str) -> Markup:
     """Return Markdown as HTML; one that may take long to parse is shown as plain text."""
     marks = sum(map(of.count, _MARKS)) if len(of) > _SHORT else 0
     if 100 * marks > _MOST_MARKS * len(of):
-        return f'<p class="plain">{text(of)}</p>\n'
+        return joined([element("p", of, class_="plain"), "\n"])
     lines = of.splitlines()
     widest = max((line.count("|") for line in lines), default=0)
     parser = _WITHOUT_TABLES if len(lines) * widest > _MOST_CELLS else _PARSER
-    return str(parser.render(of))
-
-
-def _opened(address: str) -> str:
-    href = escape(harmless(address))
-    return f'<a href="{href}" rel="noopener noreferrer" target="_blank">'
+    return Markup(parser.render(of))
 
 
 class _Parser(MarkdownIt):
@@ -103,16 +94,18 @@ class _Renderer(RendererHTML):
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env
     ) -> str:
         """Write code in a line."""
-        return f"<code>{text(tokens[idx].content)}</code>"
+        return element("code", tokens[idx].content)
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
         """Write a block of code."""
-        return f"<pre><code>{text(tokens[idx].content)}</code></pre>\n"
+        return joined([element("pre", element("code", tokens[idx].content)), "\n"])
 
     def fence(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
         """Write a block of code, coloured if its language is known."""
         language = tokens[idx].info.partition(" ")[0]
-        return f"<pre><code>{coloured(tokens[idx].content, language)}</code></pre>\n"
+        return joined(
+            [element("pre", element("code", coloured(tokens[idx].content, language))), "\n"]
+        )
 
     def image(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
         """Write where an image would have been, and its address, as text."""
@@ -134,7 +127,7 @@ class _Renderer(RendererHTML):
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
         """Begin a link."""
-        return _opened(str(tokens[idx].attrs.get("href")))
+        return link(str(tokens[idx].attrs.get("href")), "").removesuffix("</a>")
 
     def link_close(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
         """End a link, and say where it leads unless its text does: a text may lie."""
@@ -145,7 +138,7 @@ class _Renderer(RendererHTML):
         where = urlsplit(address).netloc or address.removeprefix("mailto:")
         said = self.renderInlineAsText(tokens[begin + 1 : idx], options, env)
         same = said in (address, where, address.removeprefix("mailto:"))
-        return "</a>" if same else f'</a> <span class="where">({text(where)})</span>'
+        return "</a>" if same else f"</a> {element('span', f'({where})', class_='where')}"
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
         """Begin a table that can be scrolled from side to side, also by keys."""
