@@ -446,8 +446,9 @@ class Bridge:
         if not above:
             return ""
         session = self._live(above)
-        known = session.has_child(key) if session else self._sessions.passages.has(client, above)
-        return above if known else ""
+        if session is None:
+            return above if (client, above) in self._sessions.passages.sessions() else ""
+        return above if session.has_child(key) else ""
 
     def _cancel_request(self, client: Client, request_id: object) -> None:
         if not is_id(request_id):
@@ -467,7 +468,7 @@ class Bridge:
         It is the client's only session, else the only one with a prompt of the client's, else the
         only one that is at work.
         """
-        elsewhere = set(self._sessions.passages.of(client))
+        elsewhere = {of for who, of in self._sessions.passages.sessions() if who is client}
         here = [each for each in self._sessions.live.values() if each.audience.has(client)]
         own = [each for each in here if each.audience.own(client)]
         working = [each for each in here if each.busy]

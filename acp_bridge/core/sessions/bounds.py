@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
 from pathlib import PurePath
 from typing import Final
@@ -57,7 +57,7 @@ class Bounds:
         self,
         context: SessionContext,
         live: Mapping[str, Session],
-        elsewhere: Callable[[], Iterable[tuple[Client, str]]],
+        elsewhere: Callable[[], Set[tuple[Client, str]]],
     ) -> None:
         """`live`: the sessions that this bridge runs, by id.
 

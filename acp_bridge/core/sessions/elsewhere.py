@@ -6,7 +6,7 @@ can't be opened here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Set
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -41,9 +41,12 @@ class Elsewhere:
         """True while a client has, or had just now, a session from another bridge."""
         return False
 
-    def sessions(self) -> Iterable[tuple[Client, str]]:
-        """Return (client, session id) for each session that a client has from another bridge."""
-        return ()
+    def sessions(self) -> Set[tuple[Client, str]]:
+        """Return (client, session id) for each session that a client has from another bridge.
+
+        Those are among them whose bridge has just ended, and that are opened again.
+        """
+        return frozenset()
 
     def reach(self, request: ClientRequest) -> Reach | None:
         """Return what passes the request on if its session is held elsewhere; None: nothing."""
@@ -62,14 +65,6 @@ class Elsewhere:
 
     def take(self, request: ClientRequest, params: Json) -> bool:
         """Pass a request on; False if the client does not have its session from elsewhere."""
-        return False
-
-    def of(self, client: Client) -> list[str]:
-        """Return the ids of the sessions that a client has from other bridges."""
-        return []
-
-    def has(self, client: Client, session_id: str) -> bool:
-        """Return True if the client has the session from another bridge."""
         return False
 
     def notify(self, client: Client, method: str, params: Json, session_id: object) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -134,9 +134,9 @@ class Passages(Elsewhere):
         """True while a client has a session from another bridge, or it is opened again."""
         return bool(self.held or self.continued)
 
-    def sessions(self) -> Iterable[tuple[Client, str]]:
-        """Return (client, session id) for each session that a client has from another bridge."""
-        return self.held
+    def sessions(self) -> Set[tuple[Client, str]]:
+        """Return (client, session id) for each session that a client has, or had, from a bridge."""
+        return self.held.keys() | self.continued.keys()
 
     def reach(self, request: ClientRequest) -> Reach:
         """Return what passes the request on if its session is held by another bridge."""
@@ -284,14 +284,6 @@ class Passages(Elsewhere):
         if not passage.left:
             passage.let_go = passage_words.HOLDER_DEAF
         self._drop(passage)
-
-    def of(self, client: Client) -> list[str]:
-        """Return the ids of the sessions that a client has from other bridges."""
-        return [session_id for who, session_id in (*self.held, *self.continued) if who is client]
-
-    def has(self, client: Client, session_id: str) -> bool:
-        """Return True if the client has the session from another bridge."""
-        return (client, session_id) in self.held
 
     def notify(self, client: Client, method: str, params: Json, session_id: object) -> bool:
         """Pass a notification on, and return True, if its session is another bridge's.
