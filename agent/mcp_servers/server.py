@@ -6,6 +6,9 @@ Invariants
 - A call runs in the task group of `serve`. A caller that is cancelled does not wait; the SDK tells
   the server of the cancellation afterwards.
 - Every wait is bounded: by START_SECONDS until the tools are known, by CALL_SECONDS for a call.
+- A server's words about its tool are for the model only. `access` is "execute" for every tool,
+  whatever its annotations promise, so that the user is asked.
+- Arguments go to the server unchanged; the server checks them.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
+from pydantic import RootModel
 
 from agent.mcp_servers.mcp_session import McpSession, connect
 from agent.mcp_servers.names import identity, tool_names
 from agent.mcp_servers.problems import Problem, in_words, refusal
-from agent.mcp_servers.tool import McpTool
-from agent.tools import ToolError
+from agent.mcp_servers.results import tool_result
+from agent.tools import Access, Action, Grant, Show, ToolContext, ToolError, ToolResult
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,10 @@ LIST_SECONDS = 20.0
 CALL_SECONDS = 600.0
 #: characters of a server's name when it is shown
 _NAME_LIMIT = 60
+
+#: calls a tool by the server's name of it, with arguments; returns a CallToolResult in wire form,
+#: or raises ToolError
+Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class McpServer:
@@ -206,3 +214,59 @@ class _Call:
             self.error = error
         finally:
             self.ended.set()
+
+
+class Arguments(RootModel[dict[str, Any]]):
+    """Any object; each tool has a subclass with the server's schema."""
+
+
+class McpTool:
+    """A tool of an MCP server.
+
+    `definition`: an MCP `Tool` in wire form. `server`: its server's name, for the user. `identity`
+    tells the server from another one of the same name.
+    """
+
+    kind = "other"
+    access: Access = "execute"
+
+    def __init__(
+        self,
+        name: str,
+        server: str,
+        definition: Mapping[str, Any],
+        call: Call,
+        identity: str = "",
+    ) -> None:
+        self.name = name
+        self._tool = str(definition["name"])
+        self._server = server
+        self._call = call
+        self._identity = identity
+        self.description = str(definition.get("description") or definition.get("title") or "")
+        self.Args = _arguments(definition.get("inputSchema") or {})
+
+    def title(self, args: Arguments) -> str:
+        return f"{self._server}: {self._tool}"
+
+    def locations(self, args: Arguments, cwd: Path) -> list[dict[str, Any]]:
+        return []
+
+    async def prepare(self, args: Arguments, context: ToolContext) -> Action:
+        async def run(show: Show) -> ToolResult:
+            return tool_result(await self._call(self._tool, args.root), context.secrets.mask)
+
+        name = f"`{self._tool}` of {self._server}"
+        return Action(run, Grant(("mcp", self.name), name, within=self._identity))
+
+
+def _arguments(schema: dict[str, Any]) -> type[Arguments]:
+    # Some servers leave `properties` out, without which some providers refuse an object.
+    told = {"type": "object", "properties": {}, **schema}
+
+    class ToolArguments(Arguments):
+        @classmethod
+        def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
+            return told
+
+    return ToolArguments

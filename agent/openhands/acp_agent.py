@@ -14,38 +14,61 @@ from functools import partial
 from typing import Any
 
 from acp.schema import (
+    AgentCapabilities,
     AuthenticateResponse,
+    AuthMethodAgent,
     ForkSessionResponse,
+    Implementation,
     InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
+    McpCapabilities,
     NewSessionResponse,
+    PromptCapabilities,
     PromptResponse,
     ResumeSessionResponse,
+    SessionCapabilities,
+    SessionCloseCapabilities,
+    SessionDeleteCapabilities,
+    SessionForkCapabilities,
     SessionInfo,
+    SessionListCapabilities,
+    SessionResumeCapabilities,
     SetSessionConfigOptionResponse,
     SetSessionModeResponse,
 )
 from pydantic import BaseModel
 
-from acp_bridge.core.protocol import AGENT_MESSAGE, text_chunk
+from acp_bridge import __version__
+from acp_bridge.core.protocol import AGENT_MESSAGE, VERSION, text_chunk
 from agent.errors import invalid_params, unknown_session
+from agent.key_help import key_help
 from agent.openhands import launch, patience
 from agent.openhands.conversation import Conversation
 from agent.openhands.events import Json
 from agent.openhands.events_socket import open_socket
-from agent.openhands.introduction import AUTH_METHOD, introduction
 from agent.openhands.launch import check_cwd, check_id, folder_of
 from agent.openhands.options import Options
 from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import message_of
 from agent.openhands.server import Server
-from agent.openhands.settings import ServerSettings
+from agent.openhands.settings import KEY_VARIABLE, ServerSettings
 from agent.openhands.turn_words import STARTING
+from agent.serve.extension import ABILITIES
 from agent.serve.open_sessions import OpenSessions, checked_blocks
 from agent.serve.sdk_connection import Wire
 from agent.session.session_client import SessionClient
 from agent.session.session_params import SessionParams
+
+AUTH_METHOD = AuthMethodAgent(
+    id="session-api-key",
+    name="Session API key",
+    description=(
+        f"Set the environment variable {KEY_VARIABLE} to the agent-server's key, or write it into"
+        " keys.env in acp-bridge's data folder, and start the agent again."
+        f" {key_help(KEY_VARIABLE)}"
+    ),
+)
 
 
 class OpenHandsAgent(OpenSessions[Conversation]):
@@ -254,3 +277,26 @@ class OpenHandsAgent(OpenSessions[Conversation]):
             case _:
                 raise invalid_params("unknown configId")
         self._wire.later(partial(session.shown.all, changes))
+
+
+def introduction() -> InitializeResponse:
+    return InitializeResponse(
+        protocol_version=VERSION,
+        agent_capabilities=AgentCapabilities(
+            load_session=True,
+            prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
+            field_meta=ABILITIES,
+            mcp_capabilities=McpCapabilities(http=False, sse=False),
+            session_capabilities=SessionCapabilities(
+                list=SessionListCapabilities(),
+                resume=SessionResumeCapabilities(),
+                close=SessionCloseCapabilities(),
+                delete=SessionDeleteCapabilities(),
+                fork=SessionForkCapabilities(),
+            ),
+        ),
+        agent_info=Implementation(
+            name="acp-bridge-openhands", title="OpenHands", version=__version__
+        ),
+        auth_methods=[AUTH_METHOD],
+    )

@@ -17,11 +17,11 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
+from acp_bridge.core.protocol import INFO_UPDATE
 from agent.client import Client
 from agent.openhands import patience
-from agent.openhands.events import Event, StateField, Status, UserMessage, status_of
+from agent.openhands.events import Event, Json, StateField, Status, UserMessage, status_of
 from agent.openhands.live_feed import LiveFeed, OpenSocket
-from agent.openhands.news import News
 from agent.openhands.options import Options
 from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.prompt import COMMANDS, COMPACT, Message
@@ -30,7 +30,16 @@ from agent.openhands.shown import Shown
 from agent.openhands.turn import Turn
 from agent.openhands.turn_runner import TurnRunner
 from agent.openhands.turn_shell import TurnShell
-from agent.openhands.turn_words import LOST, NOT_STOPPED, Effect, End, Fail, Phase, StopReason
+from agent.openhands.turn_words import (
+    LOST,
+    NOT_STOPPED,
+    NOT_STREAMED,
+    Effect,
+    End,
+    Fail,
+    Phase,
+    StopReason,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -293,3 +302,40 @@ class Conversation:
     async def _gone(self, problem: ServerProblem) -> None:
         if self._runner is not None:
             await self._runner.gone(problem)
+
+
+class News:
+    """Tells what a session has to say beside its prompts."""
+
+    def __init__(self, conversation_id: str, server: Server, shown: Shown) -> None:
+        self._id = conversation_id
+        self._server = server
+        self._shown = shown
+        self._title = ""
+        self._told_whole = False
+
+    async def title(self) -> None:
+        """Reads the conversation's title and tells it to the client if it has changed.
+
+        It is read because no event of the server tells of the change.
+        """
+        try:
+            title = (await self._server.info(self._id)).get("title")
+        except ServerProblem:
+            return
+        if isinstance(title, str) and title and title != self._title:
+            self._title = title
+            await self._shown.update({"sessionUpdate": INFO_UPDATE, "title": title})
+
+    async def whole(self, state: Json) -> None:
+        """Tells the user, once, that nothing is streamed if the agent's model doesn't stream.
+
+        `state`: the whole state of the conversation.
+        """
+        agent = state.get("agent")
+        if self._told_whole or not isinstance(agent, dict) or agent.get("kind") == "ACPAgent":
+            return
+        self._told_whole = True
+        model = agent.get("llm")
+        if isinstance(model, dict) and model.get("stream") is False:
+            await self._shown.say(NOT_STREAMED)

@@ -11,16 +11,18 @@ Invariants
   waits, or with a word to the user that something may.
 - Refused actions are seen to be refused before anything else is sent: the server would take its
   next message, or a run, as consent.
+- A status counts for the run only if the feed told it after the message, in the order of the log.
+  What ended before a new run was asked for says nothing of that run.
+- A pause is in effect once the call in flight has ended: the server tells that it is paused when it
+  takes the pause, and again when that call has ended.
 """
 
 from __future__ import annotations
 
 from agent.openhands import turn_words as words
 from agent.openhands.backoff import pause_after
-from agent.openhands.events import Event, Snapshot, StateField, Status
-from agent.openhands.evidence import Evidence
-from agent.openhands.pausing import Pausing
-from agent.openhands.problems import Kind, ServerProblem
+from agent.openhands.events import Event, Failure, Snapshot, StateField, Status, UserMessage
+from agent.openhands.problems import Kind, ServerProblem, failure_text
 from agent.openhands.stopping import Stopping, Waiting
 from agent.openhands.turn_words import (
     Ask,
@@ -360,3 +362,90 @@ class Turn:
         self.phase = Phase.ENDED
         arrives = self._lost and not self._evidence.found
         self.uncertain = self._stopping.uncertain or arrives
+
+
+class Pausing:
+    def __init__(self) -> None:
+        #: the user wants the turn to wait
+        self.wanted = False
+        #: the pause has ended, and the run has not been seen to continue
+        self.resuming = False
+        #: the user's answer to a question, kept until the pause ends
+        self.answer: bool | None = None
+        #: how often the server has told the status `paused` since the pause was requested
+        self._rests = 0
+
+    @property
+    def in_effect(self) -> bool:
+        return self._rests > 1
+
+    def begin(self) -> None:
+        self.wanted, self._rests = True, 0
+
+    def note(self, event: Event) -> None:
+        if isinstance(event, Snapshot) and event.status is Status.PAUSED:
+            self._rests += 1
+        elif isinstance(event, StateField) and event.status is Status.RUNNING:
+            self.resuming = False
+
+    def taken_answer(self) -> bool | None:
+        """Returns the user's answer that was kept, and forgets it; None if there is none."""
+        answer, self.answer = self.answer, None
+        return answer
+
+
+class Evidence:
+    """The evidence for one prompt.
+
+    `last_message`: the id of the newest user message before the prompt's.
+    """
+
+    def __init__(self, last_message: object) -> None:
+        #: the server has the message: its text was seen, or the server said so
+        self.found = False
+        #: a run was seen after the message
+        self.ran = False
+        #: the status in the live feed's last snapshot after the message; None if a run may be going
+        self.rest: Status | None = None
+        self._failure: Failure | None = None
+        self._last_message = last_message
+        self._newer = False
+
+    def note(self, event: Event, *, ours: bool) -> None:
+        match event:
+            case UserMessage() if ours:
+                self.found = True
+            case StateField(key="last_user_message_id", value=message):
+                self._newer = self._newer or message != self._last_message
+            case StateField() if event.status not in (None, Status.IDLE):
+                self.ran = self.ran or self._begun
+                if event.status is Status.RUNNING:
+                    self.rest = None
+            case Failure() if self._begun:
+                self._failure = event
+            case Snapshot():
+                message = event.values.get("last_user_message_id")
+                self._newer = self._newer or message not in (None, self._last_message)
+                if self._begun:
+                    self.rest = event.status
+
+    def end_of_failure(self) -> End | Fail:
+        """Returns the outcome of a run that ended with an error."""
+        if self._failure is None:
+            return Fail(words.NO_REASON)
+        if self._failure.code == "MaxIterationsReached":
+            return End("max_turn_requests")
+        return Fail(failure_text(self._failure.code, self._failure.detail))
+
+    def forget_run(self) -> None:
+        """Notes that a new run is requested: what was seen of the last one no longer counts."""
+        self.ran, self.rest = False, None
+
+    def forget_rest(self) -> None:
+        """Notes that the server has started a run: an earlier snapshot says nothing of that run."""
+        if not self.ran:
+            self.rest = None
+
+    @property
+    def _begun(self) -> bool:
+        return self.found or self._newer

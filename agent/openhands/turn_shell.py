@@ -4,7 +4,9 @@ Invariants
 - Nothing that begins a run is sent before the server has the last confirmation policy: a restarted
   server has that of the conversation's creation, so that a restart would widen rights (invariant
   R13).
-- A message is sent only when the agent would not be given an interrupted one before it.
+- A message is sent only when the agent would not be given an interrupted one before it. The server
+  takes an interrupted message of such an agent for one that is still to be sent: with the next
+  message the agent would get it first, although it was answered `cancelled` (invariant C1).
 """
 
 from __future__ import annotations
@@ -13,8 +15,7 @@ from dataclasses import dataclass
 
 from agent.client import Client, ClientError
 from agent.openhands import confirmation
-from agent.openhands.events import Action, Status
-from agent.openhands.interrupted import left_over
+from agent.openhands.events import Action, Json, Status, status_of
 from agent.openhands.live_feed import LiveFeed
 from agent.openhands.options import Options
 from agent.openhands.problems import Kind, ServerProblem
@@ -22,6 +23,10 @@ from agent.openhands.prompt import Message
 from agent.openhands.server import Server
 from agent.openhands.shown import Shown
 from agent.openhands.stopping import Waiting
+
+_ACP_AGENT = "ACPAgent"
+#: the member of the agent's state with the id of the last message that it has completed
+_DONE = "acp_last_prompt_user_message_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +95,18 @@ class TurnShell:
         told = self.live.feed.state.get("confirmation_policy")
         if not self.live.state_known or told not in (None, self.options.policy):
             await self.server.set_policy(self.conversation_id, self.options.policy)
+
+
+def left_over(state: Json) -> str | None:
+    """Returns the id of the interrupted message that the agent would get again with the next one.
+
+    Returns None if there is none. `state`: the conversation's state.
+    """
+    agent, last = state.get("agent"), state.get("last_user_message_id")
+    if not isinstance(agent, dict) or agent.get("kind") != _ACP_AGENT or not isinstance(last, str):
+        return None
+    if status_of(state.get("execution_status")) not in (Status.PAUSED, Status.ERROR):
+        return None
+    of_agent = state.get("agent_state")
+    done = of_agent.get(_DONE) if isinstance(of_agent, dict) else None
+    return None if done == last else last

@@ -7,6 +7,7 @@ Invariants
   speaks (invariant C23).
 - An unknown session is an error, never a new one (invariant R2).
 - A missing key keeps a new session from being opened, and no old one from being shown.
+- No turn begins by `_session/steering`, whatever the client asks for.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from acp.schema import (
@@ -26,6 +27,7 @@ from acp.schema import (
     ListSessionsResponse,
     LoadSessionResponse,
     NewSessionResponse,
+    PromptRequest,
     PromptResponse,
     ResumeSessionResponse,
     SessionInfo,
@@ -41,13 +43,15 @@ from agent.errors import invalid_params, unknown_session
 from agent.model import ModelError
 from agent.serve.introduction import AUTH_METHOD, introduction
 from agent.serve.open_sessions import OpenSessions, checked_blocks
-from agent.serve.steering import steered
 from agent.session.session import Session
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
 
 #: starts a task once the response that is being returned has been sent
 Later = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+
+#: the one `idleBehavior` that is known: without a turn the words are left to a prompt
+_PROMPT_REQUIRED = "promptRequired"
 
 
 class AcpAgent(OpenSessions[Session]):
@@ -246,3 +250,32 @@ class AcpAgent(OpenSessions[Session]):
 
 def _settings(session: Session) -> dict[str, Any]:
     return {"modes": session.options.modes(), "config_options": session.options.listed()}
+
+
+class Steered(Protocol):
+    """A session as `_session/steering` uses it."""
+
+    async def steer(self, blocks: list[dict[str, Any]]) -> bool:
+        """Has the words join the running turn; returns False if it can take none."""
+        ...
+
+
+async def steered(session: Callable[[str], Steered], params: dict[str, Any]) -> dict[str, Any]:
+    """Returns the result of a `_session/steering` request. Raises RequestError, ValidationError.
+
+    `session` returns the open session with an id, or raises RequestError.
+    """
+    request = PromptRequest.model_validate(params)
+    open_session, blocks = session(request.session_id), checked_blocks(request.prompt)
+    if _idle_behavior(request.field_meta) not in (None, _PROMPT_REQUIRED):
+        raise invalid_params(f"_meta.steering.idleBehavior must be {_PROMPT_REQUIRED}")
+    if await open_session.steer(blocks):
+        return {"outcome": "injected"}
+    return {"outcome": _PROMPT_REQUIRED, "reason": "noRunningTurn"}
+
+
+def _idle_behavior(meta: dict[str, Any] | None) -> object:
+    match meta:
+        case {"steering": {"idleBehavior": told}}:
+            return told
+    return None

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
 from pydantic import BaseModel, ValidationError
 
 from acp_bridge.core.protocol import BUILTIN_AGENT, ONLY_PERSON
@@ -37,9 +38,8 @@ from agent.conversation.entries import INTERRUPTED, NO_TOOL, Outcome
 from agent.conversation.messages import parsed
 from agent.conversation.replay import card_end, card_start
 from agent.model import ToolCall
-from agent.tools import Toolbox, ToolContext, ToolError, ToolResult
+from agent.tools import AnyTool, Toolbox, ToolContext, ToolError, ToolResult
 from agent.tools.plan import Plan
-from agent.turn.card import Card
 from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions, PromptCancelled, Rejected
 from agent.turn.recorder import Recorder
@@ -309,3 +309,31 @@ async def _guarded(name: str, work: Awaitable[T]) -> T:
 def _problems(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False, include_context=False)
     return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in found)
+
+
+class Card(Struct):
+    """A tool call of a turn; `shown` changes as its card does, until the call has ended."""
+
+    call: ToolCall
+    #: the `tool_call` that the client is shown, in wire form
+    shown: dict[str, Any]
+    tool: AnyTool | None = None
+    args: BaseModel | None = None
+    #: why the call can't be run, for the model; empty if it can
+    problem: str = ""
+    #: the client was told that the call runs
+    begun: bool = False
+    ended: bool = False
+
+    @property
+    def id(self) -> str:
+        return str(self.shown["toolCallId"])
+
+    @property
+    def hidden(self) -> bool:
+        """True if the client is shown no card for the call."""
+        return "hidden" in self.shown
+
+    @property
+    def only_reads(self) -> bool:
+        return self.tool is not None and self.tool.access == "read"

@@ -13,7 +13,7 @@ from agent.content.images import is_image
 from agent.mcp_servers import results
 from agent.mcp_servers.names import LIMIT, identity, server_parts, tool_names
 from agent.mcp_servers.results import tool_result
-from agent.mcp_servers.tool import McpTool
+from agent.mcp_servers.server import McpTool
 from agent.tools import Toolbox, ToolContext, ToolError
 from tests.agent.mcp_servers.support import call
 from tests.agent.support import MemoryClient

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.openhands.interrupted import left_over
+from agent.openhands.turn_shell import left_over
 
 DONE = {"acp_last_prompt_user_message_id": "one"}
 
