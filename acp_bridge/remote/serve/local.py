@@ -6,13 +6,15 @@ isn't found so may be an agent: it is private, as an agent can make itself, or i
 namespace. The processes of acp-bridge are private, too; they vouch for their connection on the
 server's private socket (`control.VOUCH`), where the system always tells who is there.
 
-`check` and `sender` belong in a thread: they read /proc.
+`check` and `sender` belong in a thread: they read /proc. /proc/net/tcp is not read: a client that
+connects again and again fills it with the connections that it has closed.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +25,6 @@ from typing import Final, TypeAlias
 
 from acp_bridge.core.agents.guard import LINUX
 from acp_bridge.core.agents.origin import Unseen, is_from_agent
-from acp_bridge.remote.serve import socket_diag
 from acp_bridge.sharing.listening.peers import AN_AGENT, ANOTHER_USER, UNSEEN, Refused
 
 Address: TypeAlias = tuple[str, int]
@@ -33,6 +34,23 @@ Address: TypeAlias = tuple[str, int]
 NOBODY: Final = -1
 _HINT: Final = "; acp-bridge serve --allow-local lets in whoever has a token"
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
+
+End: TypeAlias = tuple[IPv4Address | IPv6Address, int]
+"""An address and a port."""
+
+_SOCK_DIAG: Final = 4
+_BY_FAMILY: Final = 20
+_REQUEST: Final = 1
+_ANY_STATE: Final = 0xFFFFFFFF
+_ANY_COOKIE: Final = b"\xff" * 8
+#: the header of a message; of a request family, protocol, two bytes and states; of an answer four
+#: bytes, the socket's id, three numbers, user id and inode.
+_HEADER: Final = struct.Struct("=IHHII")
+_ASKS: Final = struct.Struct("=BBBBI")
+_PORTS: Final = struct.Struct("!HH")
+_AT_ID: Final = _HEADER.size + 4
+_AT_OWNER: Final = _AT_ID + 48 + 12
+_OWNER: Final = struct.Struct("=II")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +144,9 @@ def _other_end(peer: Address, own: Address) -> tuple[int, int] | None:
     None if it is not on this machine. Raises OSError.
     """
     ends = (plain(peer[0]), peer[1]), (plain(own[0]), own[1])
-    if (found := socket_diag.find(*ends)) is not None:
+    if (found := find(*ends)) is not None:
         return found
-    if socket_diag.find(*reversed(ends)) is not None:  # the system tells, and there is none
+    if find(*reversed(ends)) is not None:  # the system tells, and there is none
         return None
     for table in _TABLES:
         with suppress(FileNotFoundError), open(table, encoding="ascii") as lines:
@@ -210,3 +228,29 @@ def _has(pid: int, link: str) -> bool:
                 if os.readlink(f"{folder}/{name}") == link:
                     return True
     return False
+
+
+def find(own: End, other: End) -> tuple[int, int] | None:
+    """Return user id and inode of the socket on this machine with these two ends.
+
+    None if there is none, or the system does not tell. It does not block.
+    """
+    family = socket.AF_INET if own[0].version == 4 else socket.AF_INET6
+    ends = own[0].packed.ljust(16, b"\0") + other[0].packed.ljust(16, b"\0")
+    ports = _PORTS.pack(own[1], other[1])
+    asked = _ASKS.pack(family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE)
+    asked += ports + ends + bytes(4) + _ANY_COOKIE
+    head = _HEADER.pack(_HEADER.size + len(asked), _BY_FAMILY, _REQUEST, 1, 0)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG) as kernel:
+            kernel.setblocking(False)
+            kernel.send(head + asked)
+            told = kernel.recv(4096)
+    except (OSError, AttributeError):  # no netlink
+        return None
+    if len(told) < _AT_OWNER + _OWNER.size or _HEADER.unpack_from(told)[1] != _BY_FAMILY:
+        return None
+    if told[_AT_ID : _AT_ID + 4] != ports:  # a socket that listens there
+        return None
+    uid, inode = _OWNER.unpack_from(told, _AT_OWNER)
+    return uid, inode

@@ -6,10 +6,13 @@ Invariants
 - A request of ours gets its answer, or an exception: when its time is over (NoAnswer), when the
   connection ends (ConnectionLost).
 - A request of the other end is answered at most once.
+
+On the wire an error names an entry of the log by its id; here the path of the log is added.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,7 +46,6 @@ from acp_bridge.core.wire.streams import Streams
 from acp_bridge.sharing.bridge_client.listener import BridgeRequest, Listener
 from acp_bridge.sharing.bridge_client.sent import Sent
 from acp_bridge.sharing.bridge_client.tasks import beside
-from acp_bridge.sharing.bridge_client.which_log import with_log
 
 #: seconds. A bridge takes what was written to it before the connection is closed.
 _FLUSH: Final = 1.0
@@ -52,6 +54,9 @@ _LOST: Final = RpcError(ErrorCode.INTERNAL_ERROR, "the connection has ended")
 #: Is given each whole line that was read (`in`) or is written (`out`), without its newline, before
 #: anything is done about it.
 Tap: TypeAlias = Callable[[Literal["in", "out"], bytes], None]
+
+#: what `acp_bridge.core.errors` and the built-in agent's errors say.
+_NAMED: Final = re.compile(r"the log has more under id [0-9a-f]+", re.IGNORECASE)
 
 
 class Connection:
@@ -262,3 +267,20 @@ async def connected(
             with anyio.CancelScope(shield=True):
                 await connection.flush(_FLUSH)
             connection.close()
+
+
+def with_log(answer: Answer, log: Path) -> Answer:
+    """Return an answer; in an error that names an entry of the log, the path of `log` is added."""
+    if not isinstance(answer, Err) or not _NAMED.search(answer.error.message):
+        return answer
+    error = answer.error
+    return Err(RpcError.received(error.code, _named(error.message, log), _named(error.data, log)))
+
+
+def _named(value: Any, log: Path) -> Any:
+    match value:
+        case str():
+            return _NAMED.sub(lambda found: f"{found[0]}: {log}", value)
+        case {"details": str(details)}:
+            return {**value, "details": _named(details, log)}
+    return value

@@ -18,6 +18,7 @@ from acp_bridge.core.clients.client import Client, ClientRequest
 from acp_bridge.core.clients.rights import Right
 from acp_bridge.core.protocol import (
     ATTACH,
+    CANCEL_REQUEST,
     CLIENT_NAME,
     CLOSE_FOR_ALL,
     CURSOR,
@@ -27,6 +28,7 @@ from acp_bridge.core.protocol import (
     OBSERVES,
     SESSION_CLOSE,
     SESSION_LOAD,
+    SESSION_PROMPT,
     SESSION_RESUME,
     SESSION_UPDATE,
     TAKES_CURSORS,
@@ -37,27 +39,29 @@ from acp_bridge.core.protocol import (
     meta_of,
     only_if_live,
     own_meta,
+    queue_words,
     with_own_meta,
     without_client_name,
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.settings import Settings
-from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, RpcError
+from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, RequestId, RpcError, is_id
 from acp_bridge.core.wire.streams import Streams
 from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.listener import BridgeRequest
-from acp_bridge.sharing.bridge_client.sent import ConnectionLost
+from acp_bridge.sharing.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.sharing.elsewhere import passage_words
 from acp_bridge.sharing.elsewhere.holder_life import HolderLife
-from acp_bridge.sharing.elsewhere.passed_questions import PassedQuestions
-from acp_bridge.sharing.elsewhere.passed_requests import PassedRequests
 
 #: requests with which a client leaves the session.
 LEAVING: Final = frozenset({SESSION_CLOSE, CLOSE_FOR_ALL})
 _LOADING: Final = frozenset({SESSION_LOAD, SESSION_RESUME})
 #: the most bytes that may wait for a bridge that doesn't read; with more, requests are refused.
 _FLOOD: Final = 64 * 1024 * 1024
+
+#: answers that may come too late and are known.
+_MOST_ANSWERED: Final = 32
 
 
 class _Load(Struct, eq=False):
@@ -375,3 +379,111 @@ def _attaching(load: ClientRequest) -> Json:
     given: Json = load.params
     told = {"sessionId": given["sessionId"], "replay": load.method == SESSION_LOAD}
     return {**told, **meta_of(given)}
+
+
+class PassedQuestions:
+    """Holds the requests of the other bridge that the client has not answered yet.
+
+    A question to a client that has left gets no answer: the other bridge sees that the client has
+    left, and keeps the question open for the next client (invariant V8).
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        #: the open requests, each with the id by which the client knows it.
+        self._asked: dict[BridgeRequest, int] = {}
+        #: the ids at the client of the last requests that it has answered, by those at the bridge.
+        self._answered: dict[RequestId, int] = {}
+
+    def ask(self, request: BridgeRequest, params: Any) -> None:
+        """Send the client the request with `params`; the answer goes back to the other bridge."""
+        self._asked[request] = 0
+        client_id = self._client.peer.request(request.method, params, partial(self._reply, request))
+        if request in self._asked:
+            self._asked[request] = client_id
+
+    def take_back(self, request: BridgeRequest) -> None:
+        """Tell the client that the other bridge waits for its answer no more."""
+        if client_id := self._asked.get(request):
+            self._client.peer.cancel(client_id)
+
+    def called_back(self, request_id: object) -> None:
+        """Tell the client that its answer to a request came too late at the other bridge."""
+        if is_id(request_id) and (client_id := self._answered.pop(request_id, None)):
+            self._client.peer.notify(CANCEL_REQUEST, {"requestId": client_id})
+
+    def end(self) -> None:
+        """Take back all questions, since the connection has ended."""
+        for client_id in self._asked.values():
+            self._client.peer.cancel(client_id)
+        self._asked.clear()
+
+    def _reply(self, request: BridgeRequest, answer: Answer) -> None:
+        client_id = self._asked.pop(request, None)
+        if client_id is not None and not self._client.gone:
+            self._answered[request.call.id] = client_id
+            while len(self._answered) > _MOST_ANSWERED:
+                del self._answered[next(iter(self._answered))]
+            request.respond(answer)
+
+
+class PassedRequests:
+    """Holds the clients' requests that the other bridge has not answered yet."""
+
+    def __init__(self, there: Connection) -> None:
+        """`there`: the connection to the other bridge."""
+        self._there = there
+        #: the open requests, by the id that each has on the connection to the other bridge.
+        self._open: dict[int, tuple[Sent, ClientRequest]] = {}
+
+    def send(
+        self,
+        request: ClientRequest,
+        params: Any,
+        on_answer: Callable[[Answer], None],
+        method: str | None = None,
+    ) -> None:
+        """Pass a request on with `params`; `on_answer` is called once, with the answer to it.
+
+        `method`: sent in place of the request's own. If the connection has ended, `on_answer` is
+        called with an error before this returns.
+        """
+        sent = self._there.send(method or request.method, params)
+        self._open[sent.id] = sent, request
+        sent.when_answered(partial(self._answered, sent, on_answer))
+
+    def _answered(self, sent: Sent, on_answer: Callable[[Answer], None]) -> None:
+        del self._open[sent.id]
+        assert sent.answer is not None
+        on_answer(sent.answer)
+
+    def give_up(self, client: Client, request_id: object) -> bool:
+        """Pass on that a client gives a request up; False if none is open under this id."""
+        for sent, request in self._open.values():
+            if request.is_of(client, request_id):
+                sent.cancel()
+                return True
+        return False
+
+    def take_back_turns(self, read: int) -> None:
+        """Cancel every prompt for the agent that the other bridge may not have read.
+
+        `read`: the id of the last request that it surely has read.
+        """
+        for sent, request in self._open.values():
+            if sent.id > read and _begins_a_turn(request):
+                sent.cancel()
+
+    def with_client_id(self, params: Any) -> Any:
+        """Return `params` with their `requestId`, if any, mapped back to the client's own id."""
+        there = params.get("requestId") if isinstance(params, dict) else None
+        if isinstance(there, int) and (found := self._open.get(there)):
+            _, request = found
+            return {**params, "requestId": request.call.id}
+        return params
+
+
+def _begins_a_turn(request: ClientRequest) -> bool:
+    """Return True for a prompt that is for the agent, and is no `/queue` command."""
+    prompt = request.params.get("prompt") if request.method == SESSION_PROMPT else None
+    return isinstance(prompt, list) and queue_words(prompt) is None

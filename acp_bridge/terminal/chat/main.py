@@ -8,7 +8,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +38,6 @@ from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.listener import Listener
 from acp_bridge.sharing.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.terminal.chat.conversation import Conversation
-from acp_bridge.terminal.chat.farewell import farewell, is_kept, left_over, unsent
 from acp_bridge.terminal.chat.opening import Open, Opened
 from acp_bridge.terminal.chat.session_commands import SessionCommands
 from acp_bridge.terminal.cli.exits import Exit, of_error
@@ -58,6 +57,10 @@ _PAUSE: Final = 1.0
 _WANTED: Final = dict.fromkeys(
     (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HAS_STOP), True
 )
+
+#: characters of a prompt, and prompts, that are shown.
+_LONGEST: Final = 70
+_MOST: Final = 10
 
 
 class Connect(Protocol):
@@ -353,3 +356,55 @@ def _logins(methods: object) -> str:
         if isinstance(method, dict)
     ]
     return f": {', '.join(names)}" if names else ""
+
+
+def left_over(home: Path, session_id: str) -> list[str]:
+    """Return each prompt that a session's ended bridge has left over, its number first, in order.
+
+    Reads the journal; empty if it can't be read.
+    """
+    # imported here: slow, and needed at the end only
+    from acp_bridge.core.journal import JournalError
+    from acp_bridge.core.journal.reading import waiting_prompts
+    from acp_bridge.core.updates.notices import summary
+
+    try:
+        rows = waiting_prompts(home, session_id)
+    except JournalError:
+        return []
+    prompts = [(row.seq, row.params.get("prompt")) for row in rows]
+    return [f"{n}: {summary(p if isinstance(p, list) else [], _LONGEST)}" for n, p in prompts]
+
+
+def is_kept(home: Path, session_id: str) -> bool:
+    """Return False if a session can't be opened again, since nothing was said in it.
+
+    Reads the journal; True if it can't be read.
+    """
+    try:
+        return known.kept(home, session_id) is not None
+    except known.NotFound:
+        return True
+
+
+def farewell(left: Sequence[str], how: str) -> str:
+    """Return the lines about the prompts that are left over and `how` to come back."""
+    if not left:
+        return how
+    them = "One prompt has" if len(left) == 1 else f"{len(left)} prompts have"
+    there = "There /queue run runs what is left over, /queue drop forgets it."
+    return "\n".join([f"{them} not run:", *_listed(left), how, there])
+
+
+def unsent(prompts: Sequence[str]) -> str:
+    """Return the lines about prompts that were entered before the session was open."""
+    them = "One prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
+    back = "Up brings back what was entered, in another chat, too."
+    listed = _listed([f"{at}. {text}" for at, text in enumerate(prompts, 1)])
+    return "\n".join([f"{them} not sent:", *listed, back])
+
+
+def _listed(prompts: Sequence[str]) -> list[str]:
+    lines = [f"  {one_line(text, _LONGEST)}" for text in prompts[:_MOST]]
+    more = len(prompts) - _MOST
+    return [*lines, f"  and {more} more"] if more > 0 else lines

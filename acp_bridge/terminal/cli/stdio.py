@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -31,6 +32,9 @@ _AT_A_TERMINAL: Final = (
     "acp-bridge speaks ACP on stdin and stdout: an editor starts it. Ctrl-D ends it.\n"
     "'acp-bridge chat' talks with an agent here, 'acp-bridge demo' shows what the bridge does.\n"
 )
+
+#: seconds that the shell may take to read the user's files.
+_WITHIN: Final = 10.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -178,8 +182,6 @@ def settled(options: Options) -> Settings:
     ORPHANS.adopt()
     _withhold(options.settings)
     if options.settings.login_shell_path:
-        from acp_bridge.terminal.cli.login_shell import take_path
-
         take_path()
     settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # loaded modules live as long as the process: don't scan them
@@ -208,3 +210,31 @@ def leave_in_time(waiter: keep.Waiter | None = None) -> None:
     except RuntimeError:  # the system has no room for one more thread
         signal.signal(signal.SIGALRM, lambda *_: leave())
         signal.setitimer(signal.ITIMER_REAL, waits.LEAVE)
+
+
+def take_path() -> None:
+    """Give this process, and so the agent, the PATH of the login shell; logs why it can't.
+
+    An editor that was started from the desktop may have a PATH without node or the agent.
+    """
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    command = [shell, "-l", "-i", "-c", "env"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_WITHIN,
+            start_new_session=True,  # it must not take the terminal of a chat
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as why:
+        log.logger.warning("the login shell does not tell its PATH: %s", type(why).__name__)
+        return
+    lines = done.stdout.decode(errors="surrogateescape").splitlines()
+    paths = [line.removeprefix("PATH=") for line in lines if line.startswith("PATH=")]
+    if paths and paths[-1]:
+        os.environ["PATH"] = paths[-1]
+    else:
+        log.logger.warning("the login shell does not tell its PATH")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,18 +16,20 @@ from uuid import uuid4
 import anyio
 
 from acp_bridge.core.agents import lease
-from acp_bridge.core.journal import Journal, JournalError
+from acp_bridge.core.journal import Journal, JournalError, SessionInfo
 from acp_bridge.core.keys import file as keys
+from acp_bridge.core.protocol import Json
 from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import log
 from acp_bridge.core.runtime.redacting import redactor
 from acp_bridge.core.session.process.memory import Memory
 from acp_bridge.core.updates.children import Children
+from acp_bridge.core.wire.jsonrpc import encode, read_object
 from acp_bridge.terminal.cli.exits import Exit
-from acp_bridge.terminal.cli.options import data_folder
+from acp_bridge.terminal.cli.options import BUILT_IN, data_folder
 from acp_bridge.terminal.cli.parser import CommandParser
 from acp_bridge.terminal.cli.printing import fail, print_text
-from acp_bridge.terminal.shared import agent_memory, known
+from acp_bridge.terminal.shared import known
 from acp_bridge.terminal.shared.bundle import (
     MOST_BYTES,
     Bundle,
@@ -48,6 +52,9 @@ _IMPORT_ABOUT: Final = """\
 Make a new session of an exported one, under a new id, which is printed. Nothing is started: a
 client loads it as any other. Prompts that waited are left over; modes, options and permissions
 are those of a new session."""
+
+#: seconds that the agent has for one export or import.
+_PATIENCE: Final = 60.0
 
 
 def export_session_parser() -> CommandParser:
@@ -100,7 +107,7 @@ def _export(given: Namespace, kept: Kept) -> int:
         info = known.session(kept.home, given.session)
         kept.fetch(info.session_id, memory=True)
         bundle = read_session(Journal(kept.home).path(info.session_id), info)
-        bundle = replace(bundle, memory=agent_memory.take_out(kept.home, info))
+        bundle = replace(bundle, memory=take_out(kept.home, info))
         if given.redact:
             bundle = with_masked(bundle, redactor(keys.values(data_folder(given.home))))
         write_private(Path(os.path.expanduser(given.file)), written(bundle))
@@ -152,10 +159,10 @@ async def _keep(home: Path, folder: str, bundle: Bundle) -> str:
         await journal.prepare()
         lock = await lease.acquire(journal.lock_path(session_id), 0)
         try:
-            remembers = agent_memory.put_in(home, bundle, agents_own, folder)
+            remembers = put_in(home, bundle, agents_own, folder)
             await _fill(journal, session_id, folder, bundle, agents_own if remembers else None)
         except BaseException:
-            agent_memory.take_back(home, agents_own)
+            take_back(home, agents_own)
             raise
         finally:
             os.close(lock)
@@ -192,3 +199,43 @@ async def _fill(
         with suppress(JournalError), anyio.CancelScope(shield=True):
             await journal.delete(session_id, known=False)
         raise
+
+
+# -- what the built-in agent remembers; the memory of another agent can't be moved -----------------
+
+
+def take_out(home: Path, info: SessionInfo) -> list[Json]:
+    """Return the records that the built-in agent has of a session; [] if there are none."""
+    if info.agent != BUILT_IN or info.agent_session_id is None:
+        return []
+    lines = _carry(["out", str(home), info.agent_session_id], b"") or b""
+    return [record for line in lines.split(b"\n") if (record := read_object(line))]
+
+
+def put_in(home: Path, bundle: Bundle, session_id: str, cwd: str) -> bool:
+    """Give the built-in agent the memory in a bundle, as a session `session_id` in `cwd`.
+
+    Return False if the bundle has none, or the agent can't take it.
+    """
+    if bundle.agent != BUILT_IN or not bundle.memory:
+        return False
+    lines = b"".join(map(encode, bundle.memory))
+    return _carry(["in", str(home), session_id, cwd], lines) is not None
+
+
+def take_back(home: Path, session_id: str) -> None:
+    """Remove the file that `put_in` has made for a session, if it is there."""
+    with suppress(OSError):
+        (home / "agent" / f"{session_id}.jsonl").unlink()
+
+
+def _carry(arguments: list[str], lines: bytes) -> bytes | None:
+    """Run `agent.carry` with `lines` as its input; returns its output, None if it failed."""
+    command = [sys.executable, "-I", "-m", "agent.carry", *arguments]  # isolated: invariant P14
+    try:
+        done = subprocess.run(
+            command, input=lines, capture_output=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

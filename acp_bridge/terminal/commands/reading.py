@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.core.journal import JournalError, SessionInfo
+from acp_bridge.core.journal.reading import turns_of
 from acp_bridge.core.protocol import CONTEXT, Json, own_meta
 from acp_bridge.core.runtime import log
+from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.terminal.cli.exits import Exit
 from acp_bridge.terminal.cli.parser import CommandParser
 from acp_bridge.terminal.cli.printing import columns, fail, print_json, print_text
-from acp_bridge.terminal.commands import looking_back
 from acp_bridge.terminal.shared import known
+from acp_bridge.terminal.shared.changes import changes, changes_as_json, changes_text
+from acp_bridge.terminal.shared.files import deeds, files_as_json, files_table
 from acp_bridge.terminal.shared.kept import (
     decisions,
     html_page,
@@ -27,6 +30,7 @@ from acp_bridge.terminal.shared.kept import (
 from acp_bridge.terminal.shared.searching import with_places
 from acp_bridge.terminal.shared.since import add_since, since_of
 from acp_bridge.terminal.shared.stored import Holder, Kept, at_kept
+from acp_bridge.terminal.shared.turns import turns, turns_as_json, turns_table
 from acp_bridge.terminal.shared.writing import NotWritten, write_text
 
 _SESSIONS_ABOUT: Final = """\
@@ -103,7 +107,7 @@ def show_parser() -> CommandParser:
         action="store_true",
         help="only what was decided about permissions, and by whom\n(docs/permissions.md)",
     )
-    looking_back.add_options(parser)
+    _add_looking_back(parser)
     parser.add_home()
     parser.add_journal()
     return parser
@@ -175,7 +179,7 @@ def _show(given: Namespace, kept: Kept) -> int:
         if given.decisions:
             return print_text(decisions(home, info, columns()))
         if given.turns or given.files or given.diff:
-            return looking_back.show(given, home, info)
+            return _look_back(given, home, info)
         if given.html is not None:
             write_text(Path(os.path.expanduser(given.html)), html_page(home, info))
             return Exit.DONE
@@ -207,3 +211,58 @@ def _as_json(info: SessionInfo, holders: Mapping[str, Holder]) -> Json:
         "updatedAt": info.updated_at,
         **({"heldBy": holder._asdict()} if holder else {}),
     }
+
+
+def _add_looking_back(parser: CommandParser) -> None:
+    """Add the options that say what is printed: `--turns`, `--files`, `--diff` and `--turn`."""
+    parser.add_argument(
+        "--turns",
+        action="store_true",
+        help="a line for each turn: when it began, how long it took, how it\n"
+        "ended, the tokens that the agent tells, and who decided what",
+    )
+    parser.add_argument(
+        "--files", action="store_true", help="what was read, edited and run, each once"
+    )
+    parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="what the session changed, as a patch from its tool calls; what it\n"
+        "can't tell is said in lines that begin with #",
+    )
+    parser.add_argument(
+        "--turn", type=int, metavar="N", help="with --diff: only what this turn changed"
+    )
+
+
+def _look_back(given: Namespace, home: Path, info: SessionInfo) -> int:
+    """Print the session's turns, changes or files, as `given` says; returns the exit code.
+
+    Raises JournalError.
+    """
+    if given.turns:
+        ran = turns(home, info)
+        if given.json:
+            return print_json(turns_as_json(ran, info.session_id))
+        return print_text(turns_table(ran, columns()))
+    if given.turn is not None and (why := _no_such_turn(home, info, given.turn)) is not None:
+        return fail("show", why)
+    if given.diff:
+        changed = changes(home, info, given.turn)
+        if given.json:
+            return print_json(changes_as_json(changed, info.session_id))
+        return print_text(changes_text(changed))
+    did = deeds(home, info)
+    if given.json:
+        return print_json(files_as_json(did, info.session_id))
+    return print_text(files_table(did, columns()))
+
+
+def _no_such_turn(home: Path, info: SessionInfo, turn: int) -> str | None:
+    """Return what to tell the user if a session has no turn of this number, else None."""
+    numbers = [row.prompt.seq for row in turns_of(home, info.session_id)]
+    if turn in (0, *numbers):  # 0: outside of any
+        return None
+    short = info.session_id[:8]
+    how = OWN_COMMANDS.line("show", f"{short} --turns")
+    return f"session {short} has no turn {turn}: {how} lists the turns that it has"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import anyio
 
 from acp_bridge.core.agents import lease
-from acp_bridge.core.journal import Journal, JournalError
+from acp_bridge.core.journal import Journal, JournalError, PromptState, UnknownSession
+from acp_bridge.core.protocol import Json
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.core.settings import Delivery
 from acp_bridge.core.wire.jsonrpc import RpcError
@@ -23,7 +27,6 @@ from acp_bridge.terminal.cli.printing import fail
 from acp_bridge.terminal.commands.live import at_session, named, read, said
 from acp_bridge.terminal.commands.own_bridge import prompt_given
 from acp_bridge.terminal.shared.known import where
-from acp_bridge.terminal.shared.left_over import leave_prompt
 from acp_bridge.terminal.shared.live import Asleep, LiveSession, unreachable
 from acp_bridge.terminal.shared.reach import Reach, add_at, reach_of
 from acp_bridge.terminal.shared.screen import StdScreen, std_screen
@@ -51,6 +54,9 @@ usage; 9 --at without a token that counts; 130 interrupted: the prompt stays in 
 _STEERS: Final = """\
 Sent to session {}. The words join the turn that runs, if the agent can take them;
 else the prompt is the next to run."""
+
+#: seconds to wait for a bridge that is opening or ending the session to release its lock.
+_LOCK: Final = 5.0
 
 
 def parser() -> CommandParser:
@@ -171,3 +177,32 @@ async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) ->
     told = f"{runs} when somebody opens the session and says /queue run."
     screen.write(f"Session {short} is not live: recorded, and left over. {told}\n".encode())
     return Exit.DONE
+
+
+async def leave_prompt(home: Path, session_id: str, params: Json) -> int:
+    """Record a prompt as left over; returns how many prompts are left over, this one included.
+
+    Those that waited when a bridge was killed count, too. `params`: of the `session/prompt`. The
+    prompt is on disk on return. The session's lock is taken meanwhile, so no bridge can open it.
+
+    Raises:
+        lease.Busy: a bridge has the session.
+        JournalError: it can't be written.
+    """
+    journal = Journal(home)
+    if not journal.path(session_id).is_file():  # make no lock file for a deleted session
+        raise UnknownSession
+    try:
+        lock = await lease.acquire(journal.lock_path(session_id), _LOCK)
+    except OSError as exc:
+        raise JournalError(f"it can't be locked ({exc.strerror})") from exc
+    try:
+        session = await journal.open(session_id)
+        seq = session.accept(uuid4().hex, params)
+        session.leave_over(seq)
+        await session.sync()
+        return len(session.prompts(PromptState.WAITING, PromptState.LEFT_OVER))
+    finally:
+        with anyio.CancelScope(shield=True):
+            await journal.close()
+        os.close(lock)

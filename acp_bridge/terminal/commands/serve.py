@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from acp_bridge.core.agents import origin
 from acp_bridge.core.clients.rights import May
@@ -185,7 +187,6 @@ def _make(home: Path, name: str, may: May) -> int:
 
 
 def _make_code(home: Path, name: str, may: May) -> int:
-    from acp_bridge.remote.page.qr import drawn
     from acp_bridge.remote.serve import control
 
     found = _asked(home, control.CODE, {"name": name, "may": may})
@@ -328,3 +329,14 @@ def _root(reader: CommandParser, given: str) -> str:
     if not os.path.isdir(found):
         reader.error(f"--root: there is no folder {found}")
     return found
+
+
+def drawn(text: str) -> str:
+    """Return a QR code of a text in block characters; "" if the package `segno` is missing."""
+    try:
+        segno: Any = import_module("segno")
+    except ImportError:
+        return ""
+    out = io.StringIO()
+    segno.make(text, error="m", micro=False).terminal(out, compact=True)
+    return out.getvalue() + "\n"

@@ -1,21 +1,49 @@
-"""Checks the agent: where its program is, whether it opens a session, what it says of itself."""
+"""Checks the agent: where its program is, whether it opens a session, what it says of itself.
+
+The agent is started as the bridge does it. Its session gets no prompt, and is closed and deleted as
+far as the agent can do that; then its whole process tree is killed. No login is tried. The built-in
+agent is asked for no session: it refuses none, and makes its folder for the first.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.failed_start import NotReady
+from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.spoken_version import SpokenVersion
 from acp_bridge.core.agents.stderr import cut
+from acp_bridge.core.clients.handshake import hello
+from acp_bridge.core.ends import Ends
 from acp_bridge.core.keys.masking import Mask
-from acp_bridge.core.protocol import ErrorCode, Json, can_own, has, objects
+from acp_bridge.core.protocol import (
+    SESSION_CLOSE,
+    SESSION_DELETE,
+    SESSION_NEW,
+    ErrorCode,
+    Json,
+    can_own,
+    has,
+    objects,
+)
 from acp_bridge.core.records import replace
+from acp_bridge.core.runtime import waits
+from acp_bridge.core.session.opening import Opening, Workspace, in_time
+from acp_bridge.core.sessions.pool import Pool
+from acp_bridge.core.settings import Settings
 from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.features.asking.ask import can_ask
 from acp_bridge.terminal.doctor.findings import Finding, Subject, error, ok, warning
-from acp_bridge.terminal.doctor.trial import Trial, try_agent
+from acp_bridge.versions.ends import agent_of_version_2
 
 AREA: Final = "agent"
 #: seconds until the answer to `initialize`; a slower agent gets a remark.
@@ -34,6 +62,9 @@ _ABILITIES: Final = {
     "MCP over HTTP": ("mcpCapabilities", "http"),
     "MCP over SSE": ("mcpCapabilities", "sse"),
 }
+
+#: how a session is ended: the ability that an agent needs for it, and the method.
+_ENDINGS: Final = (("close", SESSION_CLOSE), ("delete", SESSION_DELETE))
 
 
 async def check(subject: Subject) -> list[Finding]:
@@ -141,3 +172,81 @@ def _noise(trial: Trial) -> list[Finding]:
             "acp-bridge drops such lines; other clients may not. Its log belongs on stderr",
         )
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The result of a trial of an agent."""
+
+    #: why it did not come to a session; None if it did.
+    error: RpcError | None = None
+    #: its answer to `initialize`, as version 1 has it; None if it gave none.
+    result: Json | None = None
+    #: how many seconds after the start the answer came.
+    seconds: float = 0.0
+    #: the first line on stdout that is no message.
+    noise: str | None = None
+    #: the version of ACP that was spoken.
+    version: int = 0
+    #: it has opened a session.
+    opened: bool = False
+
+
+class _Source:
+    """Makes the links of the trial's processes."""
+
+    def __init__(self, tasks: TaskGroup, command: AgentCommand) -> None:
+        self.tasks, self.command = tasks, command
+
+    def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
+        return Link(self.command, owner, name, parked=parked)
+
+
+async def try_agent(settings: Settings) -> Trial:
+    """Start an agent, open a session in it as the bridge does, end it; returns how that went.
+
+    The session's folder is the one in which agents start: an agent may look at what stands there,
+    and refuse a session for it.
+    """
+    spoken = SpokenVersion(settings.agent_protocol)
+    command = AgentCommand(
+        settings.command,
+        hello("acp-bridge doctor"),
+        version=spoken,
+        folder=settings.folder,
+        name=settings.agent_name,
+        keys_in=settings.home,
+        ours=settings.ours,
+        ends=Ends(agent=agent_of_version_2),
+    )
+    async with anyio.create_task_group() as tasks:
+        pool = Pool(_Source(tasks, command), lambda: None, settings.start_timeout)
+        trial, began = Trial(), anyio.current_time()
+        try:
+            link = await pool.ready()
+            seconds = anyio.current_time() - began
+            trial = Trial(None, link.initialized, seconds, link.noise, spoken.asks)
+            if not settings.builtin:
+                await pool.take_for(partial(_open_and_end, settings))
+                trial = replace(trial, opened=True)
+        except RpcError as error:
+            trial = replace(trial, error=error)
+        finally:
+            with anyio.CancelScope(shield=True):  # bounded
+                await pool.close(waits.CLOSE_GRACE)
+    return trial
+
+
+async def _open_and_end(settings: Settings, link: Link) -> None:
+    """Open a session in a process and end both; raises RpcError if it opens none."""
+    try:
+        opening = Opening(link, Workspace(settings.folder or os.getcwd()))
+        await in_time(link, SESSION_NEW, settings.request_timeout, opening.new)
+        with anyio.move_on_after(waits.UNDO):
+            for ability, method in _ENDINGS:
+                if link.can("sessionCapabilities", ability):
+                    with suppress(RpcError):
+                        await link.ask(method, {"sessionId": link.agent_session_id})
+    finally:
+        with anyio.CancelScope(shield=True):  # bounded
+            await link.close(waits.CLOSE_GRACE)

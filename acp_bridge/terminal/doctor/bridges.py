@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from acp_bridge import __version__
 from acp_bridge.core.agents import origin
-from acp_bridge.core.agents.lease import is_alive
+from acp_bridge.core.agents.holder import read_holder
+from acp_bridge.core.agents.lease import is_alive, is_locked, takers
 from acp_bridge.core.protocol import Json
 from acp_bridge.sharing.listening.places import NoPlace, new_socket_path
 from acp_bridge.sharing.listening.run_files import Listed, LiveBridge, listed
@@ -24,7 +26,6 @@ from acp_bridge.terminal.doctor.findings import (
     ok,
     warning,
 )
-from acp_bridge.terminal.doctor.held import Held, held_sessions
 from acp_bridge.terminal.shared.live import Answer, ask_all
 
 AREA: Final = "bridges"
@@ -169,3 +170,35 @@ def _named(ids: Sequence[str]) -> str:
     named = ", ".join(each[:8] for each in ids[:_NAMED])
     more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
     return f"session{'' if len(ids) == 1 else 's'} {named}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session whose lock a process has."""
+
+    session_id: str
+    #: the path of the socket of the session's bridge, if the lock file names it.
+    socket: str | None
+    #: the process that took the lock, if the system knows it.
+    pid: int | None
+
+
+def held_sessions(home: Path) -> list[Held]:
+    """Return the sessions whose locks are taken. Raises OSError."""
+    owners: dict[int, int] | None = None
+    found = []
+    for path in sorted((home / "sessions").glob("*.lock")):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # deleted meanwhile, or another user's, which the check of sessions reports
+            continue
+        try:
+            if not is_locked(fd):
+                continue
+            owners = takers() if owners is None else owners
+            holder = read_holder(path)
+            pid = owners.get(os.fstat(fd).st_ino)
+            found.append(Held(path.stem, holder.socket if holder else None, pid))
+        finally:
+            os.close(fd)
+    return found

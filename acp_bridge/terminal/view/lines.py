@@ -9,16 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from io import StringIO
-from typing import Final
+from typing import ClassVar, Final
 
+from markdown_it import MarkdownIt
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text as Words
 from rich.theme import Theme
 
-from acp_bridge.terminal.view.agent_markdown import AgentMarkdown
 from acp_bridge.terminal.view.block_text import harmless, one_line, unfenced, words
 from acp_bridge.terminal.view.blocks import (
     Block,
@@ -244,3 +245,29 @@ def _bounded(text: str, *, last: bool = False) -> str:
 def _continues(block: Block) -> bool:
     """Return True for a `Line`: no empty line goes before it."""
     return isinstance(block, Line)
+
+
+class _PlainHeading(Heading):
+    """A heading on the left, without the frame that rich draws."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class AgentMarkdown(Markdown):
+    """The Markdown of an agent. HTML is shown as text: a tag may be a type such as `List<String>`.
+
+    A link shows its address, since its text may lie.
+    """
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _PlainHeading,
+    }
+
+    def __init__(self, text: str) -> None:
+        """Parse a text, which must be harmless already."""
+        super().__init__("", code_theme="ansi_dark", hyperlinks=False)
+        parser = MarkdownIt().enable("strikethrough").enable("table")
+        self.parsed = parser.disable(["html_inline", "html_block", "image"]).parse(text)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.terminal.cli.login_shell import take_path
+from acp_bridge.terminal.cli.stdio import take_path
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import pytest
 
 from acp_bridge.core.keys.masking import Mask
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.terminal.doctor.agent import masked, started
+from acp_bridge.terminal.doctor.agent import Trial, masked, started
 from acp_bridge.terminal.doctor.findings import Finding
-from acp_bridge.terminal.doctor.trial import Trial
 from tests.terminal.doctor.subjects import levels, texts
 
 

@@ -12,7 +12,7 @@ from acp_bridge import __version__
 from acp_bridge.core.agents.holder import Holder, write_holder
 from acp_bridge.sharing.listening.run_files import Listed, LiveBridge, RunFile, listed, this_bridge
 from acp_bridge.terminal.doctor import bridges
-from acp_bridge.terminal.doctor.held import Held, held_sessions
+from acp_bridge.terminal.doctor.bridges import Held, held_sessions
 from acp_bridge.terminal.shared.live import Answer
 from tests.terminal.doctor.subjects import levels, subject, texts
 

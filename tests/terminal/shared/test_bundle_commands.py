@@ -11,8 +11,8 @@ from anyio import to_thread
 
 from acp_bridge.core.agents import lease
 from acp_bridge.core.journal import Journal, JournalError
+from acp_bridge.terminal.commands import bundle
 from acp_bridge.terminal.commands.bundle import import_session
-from acp_bridge.terminal.shared import agent_memory
 from tests.core.journal.files import mode
 from tests.terminal.shared.conftest import Said
 from tests.terminal.shared.test_reading_commands import FIRST, keep
@@ -149,7 +149,7 @@ async def test_an_import_that_cannot_be_kept_leaves_nothing(
         raise JournalError("the disk is full")
 
     monkeypatch.setattr("acp_bridge.terminal.commands.bundle.statements", fails)
-    monkeypatch.setattr(agent_memory, "put_in", lambda *_: True)
+    monkeypatch.setattr(bundle, "put_in", lambda *_: True)
     new = tmp_path / "new"
     code, _, err = await taken("--home", str(new), "file")
     assert (code, err) == (1, "acp-bridge import: the session is not kept: the disk is full\n")

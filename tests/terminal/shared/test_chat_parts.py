@@ -12,10 +12,10 @@ import anyio
 import pytest
 
 from acp_bridge.terminal.chat.conversation import Conversation
-from acp_bridge.terminal.chat.farewell import is_kept
 from acp_bridge.terminal.chat.files import Files
 from acp_bridge.terminal.chat.history import FileHistory
 from acp_bridge.terminal.chat.local_commands import HELP, LOCAL
+from acp_bridge.terminal.chat.main import is_kept
 from acp_bridge.terminal.chat.mentions import blocks_of, written
 from acp_bridge.terminal.chat.questions import question
 from acp_bridge.terminal.chat.session_commands import SessionCommands

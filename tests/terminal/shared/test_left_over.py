@@ -8,8 +8,8 @@ import pytest
 
 from acp_bridge.core.agents import lease
 from acp_bridge.core.journal import Journal, JournalError, PromptState, UnknownSession
-from acp_bridge.terminal.shared import left_over
-from acp_bridge.terminal.shared.left_over import leave_prompt
+from acp_bridge.terminal.commands import send
+from acp_bridge.terminal.commands.send import leave_prompt
 from acp_bridge.terminal.shared.sending import prompt_params
 
 SESSION = "a" * 32
@@ -43,7 +43,7 @@ async def test_it_is_left_over_and_what_a_killed_bridge_left_is_for_the_next_one
 async def test_a_session_that_a_bridge_has_is_left_to_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(left_over, "_LOCK", 0.0)
+    monkeypatch.setattr(send, "_LOCK", 0.0)
     lock = await lease.acquire(Journal(home).lock_path(SESSION), 0)
     with anyio.fail_after(5), pytest.raises(lease.Busy):
         await leave_prompt(home, SESSION, prompt_params(SESSION, "one"))

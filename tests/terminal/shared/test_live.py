@@ -17,7 +17,8 @@ from acp_bridge.sharing.bridge_client import by_socket
 from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.listener import Listener
 from acp_bridge.sharing.listening.run_files import LiveBridge
-from acp_bridge.terminal.shared import live, ps
+from acp_bridge.terminal.commands import live as ps
+from acp_bridge.terminal.shared import live
 from acp_bridge.terminal.shared.known import NotFound
 from acp_bridge.terminal.shared.live import Answer, Asleep, Here, LiveSession, ask_all
 from tests.sharing.bridge_client.fake_bridge import FakeBridge, connection_to

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_bridge.terminal.cli.harmless import harmless
-from acp_bridge.terminal.view.code import coloured
-from acp_bridge.terminal.view.markup import markup
+from acp_bridge.terminal.view.markup import coloured, markup
 
 LANGUAGES = ["python", "js", "sql", "html", "sh", "rust"]
 
