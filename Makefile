@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-slow check format bench crash fuzz fuzz-rules mutants hazards states hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test test-core test-slow test-times check format bench crash fuzz fuzz-rules mutants hazards states hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -30,6 +30,9 @@ test-core: $(VENV)/.ready ## the tests of core alone, without features, in a min
 
 test-slow: $(VENV)/.ready ## the slow ones: attacks, kills, operations at random, processes of the built-in agent
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m slow $(ARGS)
+
+test-times: $(VENV)/.ready ## CPU of the targets of .ci/run, and of each test (ARGS="test check" for some of them)
+	@$(PY) -m tests.times $(ARGS)
 
 check: $(VENV)/.ready ## format, lint, strict types
 	$(PY) -m ruff format --check .
