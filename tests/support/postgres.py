@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.processes import descendants
+from tests.support.processes import MARK, descendants
 from tests.support.rights import for_commoner, without_any_right
 
 #: of the user `guest`, who may log in over TCP with it alone.
@@ -174,7 +174,10 @@ class Cluster:
 
     def _run(self, program: str, *words: object, at: Sequence[str] = ()) -> None:
         command = [*at, *without_any_right(), str(self._bin / program), *map(str, words)]
-        subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=self.folder)
+        env = {name: value for name, value in os.environ.items() if name != MARK}  # no test's own
+        subprocess.run(
+            command, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=self.folder, env=env
+        )
 
 
 def _name_in(url: str) -> str:

@@ -16,6 +16,7 @@ import pytest
 from anyio import fail_after, run_process
 
 from acp_bridge.core.records import replace
+from acp_bridge.postgres.url import parse as parse_url
 from tests.features.hooks.hooked import alive
 from tests.support.client import RecordingClient
 from tests.support.postgres import Cluster
@@ -47,6 +48,11 @@ class Machine:
 
     def bridge(self, *behaviours: str, **more: Any) -> AbstractAsyncContextManager[RecordingClient]:
         return self.world.bridge(*behaviours, options=self.options, **more)
+
+    def inside(self, *behaviours: str, **more: Any) -> AbstractAsyncContextManager[RecordingClient]:
+        """The same with the bridge in this process, which starts in a tenth of the time."""
+        where = {"journal": parse_url(self._url), "lease": self.lease}
+        return self.world.inside(*behaviours, **where, **more)
 
 
 class Two:
@@ -92,7 +98,7 @@ async def test_a_session_goes_on_at_another_machine_when_its_own_was_killed(
         client.terminate(signal.SIGKILL)
         await client.wait()
     await all_gone(world.mark)
-    async with two.there.bridge(session=False) as client:
+    async with two.there.inside(session=False) as client:
         with pytest.raises(RpcError) as refused:
             await load(client, world, session_id)
         assert os.uname().nodename in refused.value.message
@@ -111,7 +117,7 @@ async def test_a_bridge_of_the_same_machine_takes_over_at_once(two: Two, world: 
         session_id, seen = client.session_id, client.text()
         client.terminate(signal.SIGKILL)
         await client.wait()
-    async with two.here.bridge(session=False) as client:
+    async with two.here.inside(session=False) as client:
         await load(client, world, session_id)
         assert client.text() == seen
 
@@ -121,7 +127,7 @@ async def test_what_was_accepted_and_shown_outlives_the_death_of_the_database_in
     two: Two, world: World, server: Cluster
 ) -> None:
     two.here.lease = 600  # a server may start slowly
-    async with two.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with two.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked = client.send_prompt("say one; gate g; say two; gate h; say three")
         await accepted(client, asked)
         await world.gates.reached("g")
@@ -139,7 +145,7 @@ async def test_what_was_accepted_and_shown_outlives_the_death_of_the_database_in
         await client.logged("journal.caught_up")
         assert await stopped(client, client.send_prompt("say four")) == "end_turn"
         session_id, seen = client.session_id, client.text()
-    async with two.there.bridge(session=False) as client:
+    async with two.there.inside(session=False) as client:
         await load(client, world, session_id)
         notice = seen.partition("two")[2].rpartition("three")[0]
         assert "journal can't be written" in notice
@@ -158,7 +164,7 @@ async def test_a_bridge_that_was_frozen_past_its_lease_writes_nothing_after_the_
         assert client.process is not None
         os.kill(client.process.pid, signal.SIGSTOP)
         two.lease_ends()
-        async with two.there.bridge(session=False) as other:
+        async with two.there.inside(session=False) as other:
             await load(other, world, session_id)
             os.kill(client.process.pid, signal.SIGCONT)
             world.gates.open("g")
@@ -176,7 +182,7 @@ async def test_a_bridge_that_was_frozen_past_its_lease_writes_nothing_after_the_
 async def test_a_database_that_stays_away_ends_the_turn_as_was_said_before_and_the_session_goes_on(
     two: Two, world: World, server: Cluster
 ) -> None:
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         await client.prompt("say before")
         asked = client.send_prompt("say one; gate g; say two")
         await world.gates.reached("g")
@@ -248,7 +254,7 @@ async def test_the_database_has_what_the_built_in_agent_remembers_before_it_has_
 async def test_a_stream_goes_on_unrecorded_when_its_database_dies_in_the_middle_of_it(
     two: Two, world: World, server: Cluster
 ) -> None:
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         client.send_prompt("stream 100000 10")
         await client.until_recorded(lambda: len(client.updates()) > 30)
         server.kill()
@@ -267,7 +273,7 @@ async def test_a_stream_goes_on_unrecorded_when_its_database_dies_in_the_middle_
 async def test_a_session_goes_on_when_its_database_was_away_for_longer_than_a_lease_in_a_stream(
     two: Two, world: World, server: Cluster
 ) -> None:
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         asked = client.send_prompt("stream 100000 10")
         await client.until_recorded(lambda: len(client.updates()) > 30)
         server.kill()
@@ -282,7 +288,7 @@ async def test_a_session_goes_on_when_its_database_was_away_for_longer_than_a_le
 async def test_a_session_that_was_closed_while_the_database_was_away_is_free_when_it_is_back(
     two: Two, world: World, server: Cluster
 ) -> None:
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         await client.prompt("say before")
         session_id = client.session_id
         server.kill()
@@ -292,7 +298,7 @@ async def test_a_session_that_was_closed_while_the_database_was_away_is_free_whe
             server.start()
         free = "SELECT 1 FROM acp_bridge.sessions WHERE owner IS NULL"
         await until(lambda: two.execute(free), 15)
-        async with two.there.bridge(session=False) as other:
+        async with two.there.inside(session=False) as other:
             await load(other, world, session_id)
             assert other.text() == "before"
 
@@ -306,7 +312,7 @@ async def test_commands_at_another_machine_read_a_session_that_a_bridge_has(
         with fail_after(30):
             return (await run_process(command)).stdout.decode()
 
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         await client.prompt("say before")
         session_id = client.session_id
         (listed,) = map(json.loads, (await said("sessions", "--json")).splitlines())

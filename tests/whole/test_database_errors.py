@@ -130,7 +130,7 @@ errors = pytest.mark.parametrize("error", [*RULED, *OWN, *DRAWN])
 async def test_an_error_in_a_turn_loses_no_word_and_the_prompt_that_waits_runs(
     site: Site, world: World, error: str
 ) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         asked, waits = await in_a_turn(client, world)
         with an_error(site, error):
@@ -146,7 +146,7 @@ async def test_an_error_in_a_turn_loses_no_word_and_the_prompt_that_waits_runs(
         assert await stopped(client, waits, within=15) == "end_turn"
         assert without_notices(client) == "beforeonetwothreefour"
         session_id = client.session_id
-    async with site.there.bridge(session=False) as client:
+    async with site.there.inside(session=False) as client:
         await load(client, world, session_id)
         assert without_notices(client) == "beforeonetwothreefour"
     assert not [*site.here.world.home.glob("databases/*/sessions/*.lost-*")]
@@ -157,7 +157,7 @@ async def test_an_error_in_a_turn_loses_no_word_and_the_prompt_that_waits_runs(
 async def test_a_prompt_whose_turn_comes_in_an_error_runs_once_when_that_is_over(
     site: Site, world: World, error: str
 ) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked = client.send_prompt("say one; gate g")
         await world.gates.reached("g")
         waits = client.send_prompt("say four")
@@ -175,7 +175,7 @@ async def test_a_prompt_whose_turn_comes_in_an_error_runs_once_when_that_is_over
 @pytest.mark.hazard("N4.1")
 async def test_an_error_at_rest_refuses_prompts_until_it_is_over(site: Site, world: World) -> None:
     world.repeats = True
-    async with site.here.bridge() as client:
+    async with site.here.inside() as client:
         await client.prompt("say before")
         for error in (*RULED, *OWN):
             with an_error(site, error):
@@ -183,7 +183,7 @@ async def test_an_error_at_rest_refuses_prompts_until_it_is_over(site: Site, wor
                 await refused(client, sentence)
             await ready(client)
         session_id, seen = client.session_id, without_notices(client)
-    async with site.there.bridge(session=False) as client:
+    async with site.there.inside(session=False) as client:
         await load(client, world, session_id)
         assert without_notices(client) == seen
         assert seen.replace("never", "") == "before" + "again" * len([*RULED, *OWN])
@@ -209,7 +209,7 @@ async def ready(client: RecordingClient) -> None:
 async def test_a_session_that_another_machine_has_tells_its_clients_once_and_keeps_all_aside(
     site: Site, world: World
 ) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked = client.send_prompt("say one; gate g; say two; gate h; say three")
         await world.gates.reached("g")
         await client.until_recorded(lambda: "one" in client.text())

@@ -104,7 +104,7 @@ async def goes_through(
 
 
 async def is_whole_elsewhere(failover: Failover, world: World, session_id: str) -> None:
-    async with failover.there.bridge(session=False) as client:
+    async with failover.there.inside(session=False) as client:
         await load(client, world, session_id)
         assert without_notices(client) == "beforeonetwothreefour"
 
@@ -112,7 +112,7 @@ async def is_whole_elsewhere(failover: Failover, world: World, session_id: str) 
 async def test_with_a_synchronous_copy_a_turn_goes_through_the_failover_and_nothing_is_lost(
     synchronous: Failover, world: World
 ) -> None:
-    async with synchronous.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with synchronous.here.inside(capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         await goes_through(synchronous, client, world, await in_a_turn(client, world))
         session_id = client.session_id
@@ -122,7 +122,7 @@ async def test_with_a_synchronous_copy_a_turn_goes_through_the_failover_and_noth
 async def test_what_an_asynchronous_copy_lacks_is_put_back_by_the_bridge_that_has_the_session(
     asynchronous: Failover, world: World
 ) -> None:
-    async with asynchronous.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with asynchronous.here.inside(capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         await asynchronous.falls_behind()
         await goes_through(asynchronous, client, world, await in_a_turn(client, world))
@@ -143,7 +143,7 @@ async def test_what_was_accepted_outlives_the_death_of_the_bridge_and_its_databa
         session_id = client.session_id
     synchronous.fails_over()
     synchronous.lease_ends()
-    async with synchronous.there.bridge(session=False) as other:
+    async with synchronous.there.inside(session=False) as other:
         loaded = await load(other, world, session_id)
         assert loaded["_meta"]["acp_bridge"]["held"] == [[{"type": "text", "text": "say four"}]]
         assert without_notices(other).startswith("before")
@@ -164,7 +164,7 @@ async def test_what_an_asynchronous_copy_lacks_of_a_dead_bridge_is_in_a_file_of_
         session_id = client.session_id
     asynchronous.fails_over()
     asynchronous.lease_ends()
-    async with asynchronous.here.bridge(session=False) as client:
+    async with asynchronous.here.inside(session=False) as client:
         await load(client, world, session_id)
         assert without_notices(client) == "before"
         await client.logged("journal.set_aside")
@@ -175,7 +175,7 @@ async def test_what_an_asynchronous_copy_lacks_of_a_dead_bridge_is_in_a_file_of_
 async def test_a_session_that_an_asynchronous_copy_does_not_know_is_lost_and_kept_aside(
     asynchronous: Failover, world: World
 ) -> None:
-    async with asynchronous.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with asynchronous.here.inside(capabilities=TELL_ACCEPTED) as client:
         await asynchronous.falls_behind()
         await client.new_session(world.cwd)
         asked = client.send_prompt("say one; gate g; say two")

@@ -30,7 +30,7 @@ def checkout(world: World) -> Repository:
 async def turned(two: Two, commit: str) -> str:
     """Run a turn here; returns the session when it is kept at which commit that ended."""
     kept = f"SELECT 1 FROM acp_bridge.writes WHERE position('{commit}' in statements) > 0"
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         assert await stopped(client, client.send_prompt("say one")) == "end_turn"
         await until(lambda: two.execute(kept), 10)
         return client.session_id
@@ -38,7 +38,7 @@ async def turned(two: Two, commit: str) -> str:
 
 async def said(machine: Machine, world: World, session_id: str, *, resume: bool = False) -> str:
     """What the session says when it is opened on a machine."""
-    async with machine.bridge(session=False) as client:
+    async with machine.inside(session=False) as client:
         if resume:
             params = {"sessionId": session_id, "cwd": str(world.cwd), "mcpServers": []}
             await client.request("session/resume", params)

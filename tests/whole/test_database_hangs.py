@@ -114,7 +114,7 @@ async def test_what_tells_of_no_write_is_answered_at_once(site: Hanging, world: 
 async def test_a_turn_is_visibly_unrecorded_and_nothing_of_it_is_lost_or_there_twice(
     site: Hanging, world: World
 ) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         asked, waits = await in_a_turn(client, world)
         async with hangs(site, world):
@@ -130,14 +130,14 @@ async def test_a_turn_is_visibly_unrecorded_and_nothing_of_it_is_lost_or_there_t
         assert await stopped(client, waits, GIVEN_UP) == "end_turn"
         assert without_notices(client) == "beforeonetwothreefour"
         session_id = client.session_id
-    async with site.there.bridge(session=False) as client:
+    async with site.there.inside(session=False) as client:
         await load(client, world, session_id)
         assert without_notices(client) == "beforeonetwothreefour"
 
 
 @pytest.mark.hazard("C1", "N4")
 async def test_a_stop_is_answered_when_its_agent_has_answered(site: Hanging, world: World) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked, waits = await in_a_turn(client, world)
         async with hangs(site, world):
             client.cancel()
@@ -152,7 +152,7 @@ async def test_a_stop_is_answered_when_its_agent_has_answered(site: Hanging, wor
 async def test_lists_and_sessions_that_need_the_database_are_refused_in_seconds(
     site: Hanging, world: World
 ) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked, waits = await in_a_turn(client, world)
         another = {"sessionId": "f" * 32, "cwd": str(world.cwd), "mcpServers": []}
         async with hangs(site, world):
@@ -179,7 +179,7 @@ async def test_a_bridge_that_starts_while_it_hangs_refuses_all_new_sessions_toge
     site: Hanging, world: World
 ) -> None:
     site.way.hang()
-    async with site.here.bridge(session=False) as client:
+    async with site.here.inside(session=False) as client:
         new = {"cwd": str(world.cwd), "mcpServers": []}
         requests = [client.send_request("session/new", new) for _ in range(5)]
         with anyio.fail_after(GIVEN_UP):
@@ -195,7 +195,7 @@ async def test_a_bridge_that_starts_while_it_hangs_refuses_all_new_sessions_toge
 async def test_a_session_whose_row_is_locked_holds_nothing_of_another_one_back(
     site: Hanging, world: World
 ) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked, waits = await in_a_turn(client, world)
         locked = client.session_id
         with psycopg.connect(site.url) as connection:
@@ -218,7 +218,7 @@ async def test_a_session_whose_row_is_locked_holds_nothing_of_another_one_back(
 async def test_a_database_that_takes_two_seconds_for_each_write_is_slow_and_not_away(
     site: Hanging, world: World
 ) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         site.execute(
             "CREATE FUNCTION public.late() RETURNS trigger SECURITY DEFINER LANGUAGE plpgsql AS"
             " $$ BEGIN PERFORM pg_sleep(2); RETURN NEW; END $$;"
@@ -235,7 +235,7 @@ async def test_a_database_that_takes_two_seconds_for_each_write_is_slow_and_not_
 
 @pytest.mark.hazard("N4", "Q13")
 async def test_connections_that_hang_are_given_up_for_new_ones(site: Hanging, world: World) -> None:
-    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with site.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked, waits = await in_a_turn(client, world)
         lists = [client.send_request("session/list", {}) for _ in range(5)]  # on as many of them
         for each in lists:

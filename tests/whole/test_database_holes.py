@@ -43,43 +43,61 @@ async def command(*words: str) -> tuple[int, str]:
 
 
 @pytest.mark.hazard("K1", "K2")
-@pytest.mark.parametrize("hole", HOLES)
 async def test_a_session_of_which_a_part_was_lost_is_refused_and_goes_on_when_that_is_back(
-    two: Two, world: World, hole: str
+    two: Two, world: World
 ) -> None:
-    async with two.here.bridge() as client:
-        for word in ("one", "two"):
-            await client.prompt(f"say {word}")
-        session_id = client.session_id
-    async with two.here.bridge() as client:
+    world.repeats = True
+    sessions = {}
+    async with two.here.bridge(session=False) as client:
+        for hole in HOLES:
+            sessions[hole] = await client.new_session(world.cwd)
+            for word in ("one", "two"):
+                await client.prompt(f"say {word}")
+        another = await client.new_session(world.cwd)
         await client.prompt("say another")
-        another = client.session_id
     two.execute("CREATE TABLE w AS SELECT * FROM acp_bridge.writes")
     two.execute("CREATE TABLE b AS SELECT * FROM acp_bridge.bases")
-    name = f"name = (SELECT name FROM acp_bridge.sessions WHERE session_id = '{session_id}')"
-    two.execute(f"{HOLES[hole]} {'AND' if 'WHERE' in HOLES[hole] else 'WHERE'} {name}")
-    before = stored(two, name)
-    place = ("--home", str(two.there.world.home), "--journal", two.url)
+    for hole, session_id in sessions.items():
+        two.execute(
+            f"{HOLES[hole]} {'AND' if 'WHERE' in HOLES[hole] else 'WHERE'} {of(session_id)}"
+        )
+    before = {each: stored(two, of(each)) for each in sessions.values()}
     for machine in (two.here, two.there):
-        async with machine.bridge(session=False) as client:
-            with pytest.raises(RpcError, match=LOST):
-                await load(client, world, session_id)
+        async with machine.inside(session=False) as client:
+            for session_id in sessions.values():
+                with pytest.raises(RpcError, match=LOST):
+                    await load(client, world, session_id)
             await load(client, world, another)
             assert client.text() == "another"
-    status, said = await command("show", session_id, *place)
-    assert status
-    assert LOST in said
+    await commands_say_so(two, sessions, another)
+    assert before == {each: stored(two, of(each)) for each in sessions.values()}
+    for table, kept in (("writes", "w"), ("bases", "b")):
+        two.execute(f"DELETE FROM acp_bridge.{table}")
+        two.execute(f"INSERT INTO acp_bridge.{table} SELECT * FROM {kept}")
+    async with two.there.inside(session=False) as client:
+        for session_id in sessions.values():
+            before_it = client.text()
+            await load(client, world, session_id)
+            assert client.text() == f"{before_it}onetwo"
+            assert await stopped(client, client.send_prompt("say three")) == "end_turn"
+
+
+def of(session_id: str) -> str:
+    """The condition for the rows of a session."""
+    return f"name = (SELECT name FROM acp_bridge.sessions WHERE session_id = '{session_id}')"
+
+
+async def commands_say_so(two: Two, sessions: dict[str, str], another: str) -> None:
+    """Commands refuse these sessions, read another one, and read the copies at their machine."""
+    place = ("--home", str(two.there.world.home), "--journal", two.url)
+    for session_id in sessions.values():
+        status, said = await command("show", session_id, *place)
+        assert status
+        assert LOST in said
     _, said = await command("sessions", "--json", "--search", "another", *place)
     assert another in said
-    assert stored(two, name) == before
     (copies,) = two.here.world.home.glob("databases/*")
-    _, said = await command("show", session_id, "--home", str(copies))
-    assert "one" in said
-    assert "two" in said
-    for table, kept in (("writes", "w"), ("bases", "b")):
-        two.execute(f"DELETE FROM acp_bridge.{table} WHERE {name}")
-        two.execute(f"INSERT INTO acp_bridge.{table} SELECT * FROM {kept} WHERE {name}")
-    async with two.there.bridge(session=False) as client:
-        await load(client, world, session_id)
-        assert client.text() == "onetwo"
-        assert await stopped(client, client.send_prompt("say three")) == "end_turn"
+    for session_id in sessions.values():
+        _, said = await command("show", session_id, "--home", str(copies))
+        assert "one" in said
+        assert "two" in said

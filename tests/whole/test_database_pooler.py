@@ -28,12 +28,12 @@ async def test_sessions_of_two_machines_go_on_through_a_pooler(
     own = server.new_database()
     with pgbouncer(server, mode, more) as folder:
         here, there = (Machine(world, through(own, folder), name) for name in ("here", "there"))
-        async with here.bridge() as client:
+        async with here.inside() as client:
             for number in range(12):  # a statement is prepared when it is used often
                 asked = client.send_prompt(f"say {number}")
                 assert await stopped(client, asked, within=10) == "end_turn"
             session_id, seen = client.session_id, client.text()
-        async with there.bridge(session=False) as client:
+        async with there.inside(session=False) as client:
             await load(client, world, session_id)
             assert client.text() == seen == "".join(map(str, range(12)))
             assert await stopped(client, client.send_prompt("say on")) == "end_turn"
@@ -51,7 +51,7 @@ async def test_the_isolation_that_a_database_has_set_refuses_no_prompt_through_a
     world.repeats = True
     with pgbouncer(server, mode) as folder:
         machine = Machine(world, through(own, folder), "here")
-        async with machine.bridge() as client:
+        async with machine.inside() as client:
             sessions = [await client.new_session(world.cwd) for _ in range(6)]
             for number in range(5):
                 asked = [client.send_prompt(f"say {number}", session) for session in sessions]
@@ -67,7 +67,7 @@ async def test_a_pooler_that_gives_a_bridge_few_connections_refuses_nothing_and_
     new = {"cwd": str(world.cwd), "mcpServers": []}
     with pgbouncer(server, "session", f"default_pool_size = {size}") as folder:
         machine = Machine(world, through(server.new_database(), folder), "here")
-        async with machine.bridge(session=False) as client:
+        async with machine.inside(session=False) as client:
             opened = [client.send_request("session/new", new) for _ in range(4)]
             answers = [await client.answer_to(each, 20) for each in opened]
             sessions = [each["result"]["sessionId"] for each in answers]
@@ -82,6 +82,6 @@ async def test_a_pooler_that_allows_no_transactions_is_refused_with_a_sentence(
 ) -> None:
     with pgbouncer(server, "statement") as folder:
         machine = Machine(world, through(server.new_database(), folder), "here")
-        async with machine.bridge(session=False) as client:
+        async with machine.inside(session=False) as client:
             with pytest.raises(RpcError, match="pool_mode must be session or transaction"):
                 await client.new_session(world.cwd)

@@ -149,23 +149,37 @@ async def doctor(machine: Machine, env: dict[str, str]) -> tuple[int, str]:
         (closed, "the database takes no connections: an administrator can allow them"),
     ],
 )
-async def test_the_editor_and_doctor_are_told_why_no_session_can_be_opened(
+async def test_the_editor_is_told_why_no_session_can_be_opened(
     world: World, tcp_server: Cluster, make: Any, why: str
 ) -> None:
     url, env = make(tcp_server)
-    await both_say(world, Machine(world, url, "here"), env, why)
+    await editor_says(Machine(world, url, "here"), env, why)
 
 
-async def both_say(world: World, machine: Machine, env: dict[str, str], why: str) -> None:
-    """The error of `session/new`, and what `doctor` says."""
-    async with machine.bridge(session=False, env=env) as client:
-        with pytest.raises(RpcError) as refused:
-            await client.new_session(world.cwd)
-        assert why in refused.value.message
-        assert "ACP_BRIDGE_HOME" not in refused.value.message
-    status, said = await doctor(machine, env)
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (wrong_password, "the database refused the login: look at .pgpass or PGPASSWORD"),
+        (newer_tables, "a newer acp-bridge made the tables of the database (version 99"),
+    ],
+)
+async def test_doctor_says_so_too(world: World, tcp_server: Cluster, make: Any, why: str) -> None:
+    """The login is refused, or all that follows it, in the words that the editor has."""
+    url, env = make(tcp_server)
+    status, said = await doctor(Machine(world, url, "here"), env)
     assert status == 2
     assert why in said
+
+
+async def editor_says(machine: Machine, env: dict[str, str], why: str) -> None:
+    """The error of `session/new`."""
+    for name, value in env.items():
+        machine.world.monkeypatch.setenv(name, value)
+    async with machine.inside(session=False) as client:
+        with pytest.raises(RpcError) as refused:
+            await client.new_session(machine.world.cwd)
+        assert why in refused.value.message
+        assert "ACP_BRIDGE_HOME" not in refused.value.message
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
@@ -177,11 +191,11 @@ async def both_say(world: World, machine: Machine, env: dict[str, str], why: str
         (signed_by_unknown, "the server's certificate can't be verified: sslrootcert must name"),
     ],
 )
-async def test_the_editor_and_doctor_are_told_what_is_wrong_with_the_certificate(
+async def test_the_editor_is_told_what_is_wrong_with_the_certificate(
     world: World, tls_server: tuple[Cluster, Path], make: Any, why: str
 ) -> None:
     machine, env = Machine(world, make(*tls_server), "here"), {"PGPASSWORD": PASSWORD}
-    await both_say(world, machine, env, why)
+    await editor_says(machine, env, why)
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
@@ -189,7 +203,8 @@ async def test_a_certificate_that_is_known_is_enough_where_its_name_is_not_asked
     world: World, tls_server: tuple[Cluster, Path]
 ) -> None:
     machine = Machine(world, verified(tls_server[0], "verify-ca", tls_server[1]), "here")
-    async with machine.bridge(env={"PGPASSWORD": PASSWORD}) as client:
+    world.monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    async with machine.inside() as client:
         assert (await client.prompt("say one"))["stopReason"] == "end_turn"
 
 
@@ -200,5 +215,5 @@ async def test_doctor_says_that_the_database_is_well_and_makes_nothing_there(
     machine = Machine(world, url, "here")
     for said in ("the first bridge makes the tables", "it can be read and written"):
         assert said in (await doctor(machine, {}))[1]
-        async with machine.bridge():
+        async with machine.inside():
             pass

@@ -29,7 +29,7 @@ async def test_a_load_of_what_another_machine_has_is_refused_with_its_name_and_i
     two: Two, world: World, tmp_path: Path
 ) -> None:
     options = (*two.there.options, "--behind-proxy", THERE)
-    async with two.there.bridge() as client, two.here.bridge(session=False) as other:
+    async with two.there.inside() as client, two.here.inside(session=False) as other:
         (machine,) = two.execute("SELECT DISTINCT machine FROM acp_bridge.bridges")
         told = {"reason": "elsewhere", "machine": machine[0]}
         assert await refusal(other, world, client.session_id) == told
@@ -43,7 +43,7 @@ async def test_a_load_of_what_another_machine_has_is_refused_with_its_name_and_i
 async def test_what_a_database_says_is_an_address_only_if_it_is_an_origin(
     two: Two, world: World
 ) -> None:
-    async with two.there.bridge() as client, two.here.bridge(session=False) as other:
+    async with two.there.inside() as client, two.here.inside(session=False) as other:
         for text in ("https://x/?token", "https://a@x", "javascript:x", "http://x", "https://x\n"):
             two.execute(f"UPDATE acp_bridge.bridges SET address = '{text}'")
             assert "address" not in await refusal(other, world, client.session_id)

@@ -82,7 +82,7 @@ async def taken_over(
     assert client.process is not None
     os.kill(client.process.pid, signal.SIGSTOP)
     two.lease_ends()
-    async with two.there.bridge(session=False) as other:
+    async with two.there.inside(session=False) as other:
         await load(other, world, client.session_id)
         asked = other.send_prompt(f"beat {beats(world, 'there').file}; gate t")
         await beats(world, "there").more()
@@ -134,7 +134,7 @@ async def test_a_quiet_turn_of_a_session_that_another_machine_took_is_ended_and_
 async def test_clients_are_told_of_the_loss_when_nothing_of_the_session_lives_and_then_answered(
     two: Two, world: World
 ) -> None:
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         asked = client.send_prompt("say one; terminal sleep 1000; gate g")
         await client.until_text("[terminal term-1]")
         two.execute(CLAIM)
@@ -204,7 +204,7 @@ async def test_a_session_that_is_being_closed_is_killed_without_grace_when_anoth
 async def test_of_two_sessions_the_one_that_nobody_took_goes_on_when_a_lease_was_found_over(
     two: Two, world: World
 ) -> None:
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         lost = client.session_id
         await client.new_session(world.cwd)
         asked = client.send_prompt("say one; gate g; say two")
@@ -223,13 +223,13 @@ async def test_a_session_that_was_at_rest_when_the_lease_began_again_is_free_aft
     two: Two, world: World
 ) -> None:
     two.here.lease = 15
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         await client.prompt("say before")
         two.lease_ends()
         again = "SELECT 1 FROM acp_bridge.sessions JOIN acp_bridge.bridges USING (owner)"
         await until(lambda: two.execute(f"{again} WHERE until > clock_timestamp()"), 10)
         await client.request("session/close", {"sessionId": client.session_id})
-        async with two.there.bridge(session=False) as other:
+        async with two.there.inside(session=False) as other:
             await load(other, world, client.session_id)
             assert other.text() == "before"
 

@@ -23,7 +23,6 @@ from tests.whole.test_database import Machine, Two
 pytestmark = pytest.mark.process
 #: the most round trips until a session is made, with all that it takes to connect.
 MOST = 10
-LOGIN = {"PGPASSWORD": PASSWORD}
 #: the most of a command that reads all sessions.
 MOST_OF_A_COMMAND = 14
 
@@ -44,7 +43,7 @@ async def costs(world: World, server: Path | int, url: str, user: str) -> list[i
     counts = []
     with line(server, 0.02) as far:  # what begins after the answer gets no further
         machine = Machine(world, far.url(url, user), "here")
-        async with machine.bridge(session=False, env=LOGIN) as client:
+        async with machine.inside(session=False) as client:
             for _ in range(3):
                 before = far.trips
                 await client.new_session(world.cwd)
@@ -69,7 +68,8 @@ async def test_a_new_session_takes_few_round_trips_also_with_the_connection(
     world: World, tcp_server: Cluster
 ) -> None:
     url = tcp_server.new_database()
-    async with Machine(world, tcp_server.over_tcp(url), "there").bridge(env=LOGIN):
+    world.monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    async with Machine(world, tcp_server.over_tcp(url), "there").inside():
         pass  # the tables are made
     await cost_little(world, tcp_server.port, url, "guest")
 
@@ -77,7 +77,7 @@ async def test_a_new_session_takes_few_round_trips_also_with_the_connection(
 @pytest.mark.parametrize("mode", ["session", "transaction"])
 async def test_so_it_does_through_a_pooler(world: World, server: Cluster, mode: str) -> None:
     url = server.new_database()
-    async with Machine(world, url, "there").bridge():
+    async with Machine(world, url, "there").inside():
         pass
     with pgbouncer(server, mode) as folder:
         await cost_little(world, folder / ".s.PGSQL.6432", url, "tester")
@@ -139,7 +139,7 @@ async def test_a_bridge_sums_up_the_sessions_that_it_closes(world: World, server
         sql = "SELECT 1 FROM acp_bridge.sessions WHERE summary_of = applied"
         return len(two.execute(sql + " AND words::text LIKE '% wonderful %'"))
 
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         for word in ("wonderful", "most wonderful"):
             assert await stopped(client, client.send_prompt(f"say {word}")) == "end_turn"
             if word == "wonderful":

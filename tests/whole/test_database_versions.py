@@ -37,7 +37,7 @@ def said_aside(two: Two) -> str:
 async def test_a_bridge_writes_nothing_into_newer_tables_and_says_that_it_must_be_updated(
     two: Two, world: World
 ) -> None:
-    async with two.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with two.here.inside(capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         asked, _ = await in_a_turn(client, world)
         before = rows(two)
@@ -67,7 +67,7 @@ async def test_a_bridge_writes_nothing_into_newer_tables_and_says_that_it_must_b
 async def test_a_session_at_rest_goes_on_when_the_tables_are_known_again(
     two: Two, world: World
 ) -> None:
-    async with two.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with two.here.inside(capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         asked, waits = await in_a_turn(client, world)
         set_version(two, len(MIGRATIONS) + 1)
@@ -80,7 +80,7 @@ async def test_a_session_at_rest_goes_on_when_the_tables_are_known_again(
         assert await stopped(client, asked) == "end_turn"
         assert await stopped(client, waits) == "end_turn"
         session_id = client.session_id
-    async with two.there.bridge(session=False) as client:
+    async with two.there.inside(session=False) as client:
         await load(client, world, session_id)
         assert without_notices(client) == "beforeonetwothreefour"
 
@@ -88,7 +88,7 @@ async def test_a_session_at_rest_goes_on_when_the_tables_are_known_again(
 async def test_the_turn_of_a_bridge_that_is_too_old_ends_with_its_lease(
     two: Two, world: World
 ) -> None:
-    async with two.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with two.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked = client.send_prompt("say one; gate g; say two")
         await accepted(client, asked)
         await world.gates.reached("g")

@@ -70,7 +70,7 @@ async def test_a_stop_answers_a_prompt_that_waits_for_the_database_at_once(
     two: Two, world: World, server: Cluster
 ) -> None:
     two.here.lease = 600
-    async with two.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with two.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked, waits, last = await queued(client, world, "say four", "say five")
         server.kill()
         try:
@@ -89,7 +89,7 @@ async def test_a_stop_answers_a_prompt_that_waits_for_the_database_at_once(
 async def test_a_prompt_that_waits_behind_a_turn_that_the_lease_ended_runs_when_it_is_back(
     two: Two, world: World, server: Cluster
 ) -> None:
-    async with two.here.bridge(capabilities=TELL_ACCEPTED) as client:
+    async with two.here.inside(capabilities=TELL_ACCEPTED) as client:
         asked, waits = await queued(client, world, "say four")
         server.kill()
         try:
@@ -133,7 +133,7 @@ async def test_a_session_whose_close_met_an_error_is_free_long_before_the_next_r
     two: Two, world: World
 ) -> None:
     two.here.lease = 600
-    async with two.here.bridge() as client:
+    async with two.here.inside() as client:
         await client.prompt("say before")
         two.execute(
             "CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS"
