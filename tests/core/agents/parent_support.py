@@ -23,15 +23,29 @@ SLOW = 30
 HELLO = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
 
 
+FOLDER = Path(__file__).parent
+#: what a parent does in place of loading an agent, which takes a second, and its agents in place of
+#: serving
+LOADS_NOTHING = f"""
+import sys, os; from agent import fork_parent as parent
+sys.path.append({str(FOLDER)!r}); import answering_agent
+parent.load_agent, parent.load = lambda *_: [], lambda *_: None
+parent.agent_process.run = answering_agent.run
+"""
+
+
 def parent_code(change: str) -> list[str]:
-    """The command of a parent that was changed by this code before it begins."""
-    code = "import sys, os; from agent import fork_parent as parent\n"
-    return [sys.executable, "-I", "-c", f"{code}{change}\nsys.exit(parent.main())", *DEMO]
+    """The command of a parent that loads nothing, changed by this code before it begins."""
+    code = f"{LOADS_NOTHING}{change}\nsys.exit(parent.main())"
+    return [sys.executable, "-I", "-c", code, *DEMO]
 
 
 DEMO = ["--model", "demo"]
-PARENT = [sys.executable, "-I", "-m", "agent.fork_parent", *DEMO]
-AGENT = [sys.executable, "-I", "-m", "agent", *DEMO]
+PARENT = parent_code("")
+AGENT = [sys.executable, "-I", "-S", str(FOLDER / "answering_agent.py")]
+#: the built-in agent, and the parent that loads it
+BUILT_IN_PARENT = [sys.executable, "-I", "-m", "agent.fork_parent", *DEMO]
+BUILT_IN_AGENT = [sys.executable, "-I", "-m", "agent", *DEMO]
 
 
 @dataclass

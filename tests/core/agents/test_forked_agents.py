@@ -24,6 +24,8 @@ from acp_bridge.core.runtime import waits
 from tests.core.agents.guard_support import open_files, parent_of, read_line, session_of, zombies
 from tests.core.agents.parent_support import (
     AGENT,
+    BUILT_IN_AGENT,
+    BUILT_IN_PARENT,
     SLOW,
     Family,
     answers,
@@ -58,8 +60,8 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Family]:
-    """For tests that leave the parent alone: to load takes it seconds."""
-    async with family(tmp_path_factory.mktemp("family")) as world:
+    """The built-in agent's parent, for tests that leave it alone: to load takes it seconds."""
+    async with family(tmp_path_factory.mktemp("family"), BUILT_IN_PARENT) as world:
         yield world
 
 
@@ -119,7 +121,7 @@ async def test_a_forked_agent_and_its_guard_have_sessions_of_their_own(world: Fa
 @pytest.mark.hazard("F1.2")
 async def test_a_forked_agent_handles_signals_as_one_that_was_executed(world: Family) -> None:
     process = await forked(world)
-    executed = await AgentProcess.start(world.tasks, AGENT)
+    executed = await AgentProcess.start(world.tasks, BUILT_IN_AGENT)
     assert await answers(executed)
     assert signals_of(process.pid) == signals_of(executed.pid)
     pair = parent_of(process.pid), parent_of(executed.pid)
