@@ -10,14 +10,18 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 from uuid import uuid4
 
 import anyio
 
+from acp_bridge.core.settings import Settings
+from acp_bridge.terminal.cli.naming import agent_name, former_names
 from tests.crash.store import Database
 from tests.crash.told import Lost, Told, held_in, judge, pieces, turns
 from tests.support.client import FULL_CAPABILITIES, RecordingClient
 from tests.support.fixture_agents import V2_AGENT, fixture_command
+from tests.support.inside import inside
 from tests.support.joined import joined, listening
 from tests.support.model_server import ModelServer
 from tests.support.processes import MARK, all_gone, descendants
@@ -38,6 +42,8 @@ text: word{{i}}
 _MODEL = "openai/gpt-4o"
 #: seconds within which every process of a dead bridge is gone (invariant P1).
 GONE_WITHIN = 3
+#: seconds: settings of every bridge.
+DRAIN, SLEEP_AFTER = 0.3, 0.001
 
 
 @dataclass
@@ -88,12 +94,35 @@ class Round:
         command = [sys.executable, "-m", "acp_bridge", *options, *agent]
         return RecordingClient.start(command, env=env)
 
+    @asynccontextmanager
+    async def again(self) -> AsyncIterator[RecordingClient]:
+        """A bridge with the same agent and folder, which is not killed.
+
+        With the fixture agent it is in this process: to start bridges is half of a round.
+        """
+        if self.built_in or self.database:
+            async with self.bridge() as client:
+                yield client
+            return
+        (_, *command), env = self.agent()
+        settings = Settings(
+            tuple(command),
+            agent_name(command),
+            self.bridge_home,
+            former_names=former_names(command),
+            drain_timeout=DRAIN,
+            sleep_after=SLEEP_AFTER,
+        )
+        with patch.dict(os.environ, env):
+            async with inside(settings) as client:
+                yield client
+
     def agent(self, *behaviours: str) -> tuple[list[str], dict[str, str]]:
         """Return a bridge's words for its agent, and its environment."""
         env = {
             "ACP_BRIDGE_HOME": str(self.bridge_home),
-            "ACP_BRIDGE_DRAIN_TIMEOUT": "0.3",
-            "ACP_BRIDGE_SLEEP_AFTER": "0.001",
+            "ACP_BRIDGE_DRAIN_TIMEOUT": str(DRAIN),
+            "ACP_BRIDGE_SLEEP_AFTER": str(SLEEP_AFTER),
             "FIXTURE_HOME": str(self.home / "agent"),
             MARK: self.mark,
             **(self.database.env if self.database else {}),
@@ -156,7 +185,7 @@ class Round:
 
     async def check(self) -> None:
         """A new bridge loads the session twice: all is there, the same each time."""
-        async with self.bridge() as client:
+        async with self.again() as client:
             await client.initialize(CAPABILITIES)
             result = await client.load_session(self.session_id, self.home)
             said, held = agent_text(client), held_in(result)

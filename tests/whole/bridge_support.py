@@ -4,7 +4,6 @@ What a bridge said is judged when it has ended, whatever the test was about: jud
 """
 
 import json
-import logging
 import os
 import resource
 import signal
@@ -22,11 +21,11 @@ import pytest
 
 from acp_bridge.core.journal import Journal, PromptRow
 from acp_bridge.core.settings import Settings
-from acp_bridge.serving import serve
 from acp_bridge.terminal.cli.naming import agent_name, former_names
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
+from tests.support.inside import inside
 from tests.support.recording import Message, RpcError
 from tests.support.waiting import until
 from tests.whole.judge import PROMPT, judge, stop_reason
@@ -36,18 +35,6 @@ ROOT = Path(__file__).parents[2]
 _SECONDS = 30.0
 #: for `initialize`: the client wants to hear of every prompt that is accepted.
 TELL_ACCEPTED: Message = {"_meta": {"acp_bridge": {"accepted": True}}}
-
-
-class _LogHandler(logging.Handler):
-    """The log of a bridge in this process goes to its client, as that of another one does."""
-
-    def __init__(self, client: RecordingClient) -> None:
-        super().__init__()
-        self._client = client
-        self.setFormatter(logging.Formatter(" %(levelname)s %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._client.add_log(self.format(record).encode() + b"\n")
 
 
 @dataclass
@@ -118,16 +105,9 @@ class World:
         chosen = Settings(
             tuple(command), agent_name(command), self.home, **{"former_names": former, **settings}
         )
-        (stdin, to_bridge), (from_bridge, stdout) = os.pipe(), os.pipe()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve, chosen, stdin, stdout)
-            async with RecordingClient(from_bridge, to_bridge) as client:
-                with _log_of(client):
-                    await self._open(client, capabilities, initialized, session)
-                    yield client
-                    client.close_stdin()
-                    with anyio.fail_after(4):
-                        await client.closed.wait()
+        async with inside(chosen) as client:
+            await self._open(client, capabilities, initialized, session)
+            yield client
         judge(client.recording, client.stderr.decode())
 
     async def command(self, *words: str, env: dict[str, str] | None = None) -> tuple[int, str, str]:
@@ -170,19 +150,6 @@ class World:
         sent = Counter(json.dumps(message["params"]) for message in self.log.received(PROMPT))
         # invariant Q5
         assert self.repeats or not [text for text, times in sent.items() if times > 1]
-
-
-@contextmanager
-def _log_of(client: RecordingClient) -> Iterator[None]:
-    logger, handler = logging.getLogger("acp_bridge"), _LogHandler(client)
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
 @contextmanager
