@@ -45,6 +45,16 @@ OF_OPENAI, OF_ANTHROPIC = "/v1/chat/completions", "/v1/messages"
 OFFERED = f"{OPENAI},{ANTHROPIC},{CHOSEN}"
 COMMAND = Call("shell", '{"command": "echo seven"}')
 ECHO = Call("mcp__polite__echo", '{"text": "hello"}')
+#: what a scripted model says, where nothing is about the provider: LiteLLM takes seconds to import
+SAID = """
+when: ^Hello
+text: Hello.
+
+when: ^Do it
+call: shell {"command": "echo seven"}
+---
+text: Done.
+"""
 #: the file of this name is there only while the sessions begin
 MINE = "mine.txt"
 
@@ -318,10 +328,12 @@ async def test_a_mode_that_asks_less_comes_back_by_the_user_s_word_and_not_by_th
 ) -> None:
     """The record is a file of the user's, so what the agent runs can write into it."""
     reject = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
-    async with stack.start(env={"ACP_BRIDGE_LOG_LEVEL": "info"}) as client:
+    dialogue = stack.folder / "dialogue.txt"
+    dialogue.write_text(SAID)
+    model = f"scripted:{dialogue}"
+    async with stack.start(model=model, env={"ACP_BRIDGE_LOG_LEVEL": "info"}) as client:
         client.side.handlers["session/request_permission"] = lambda params: reject
         await client.new_session(stack.cwd)
-        stack.provider.say(Text("Hello."))
         await client.prompt("Hello", within=FIRST)
         if chosen:
             await choose(client, "mode", "auto")
@@ -332,16 +344,12 @@ async def test_a_mode_that_asks_less_comes_back_by_the_user_s_word_and_not_by_th
         before = client.stderr.count(b"agent.exited")
         os.kill(agent_pid(client), signal.SIGKILL)
         await client.logged("agent.exited", before + 1)
-        stack.provider.say(COMMAND)
-        stack.provider.say(Text("Done."))
         await client.prompt("Do it", within=FIRST)
         assert asked(client) == (0 if chosen else 1)
         session, cwd = client.session_id, stack.cwd
-    async with stack.start() as client:
+    async with stack.start(model=model) as client:
         client.side.handlers["session/request_permission"] = lambda params: reject
         answer = await client.load_session(session, cwd)
-        stack.provider.say(COMMAND)
-        stack.provider.say(Text("Done."))
         await client.prompt("Do it again", within=FIRST)
         assert asked(client) == (0 if chosen else 1)
         assert values(answer)["mode"] == ("auto" if chosen else "ask")
