@@ -26,9 +26,8 @@ async def command(stack: Stack, *words: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.hazard("R13.6")
-@pytest.mark.parametrize("redacted", [False, True])
 async def test_the_model_is_given_what_was_said_in_the_exported_session_and_no_right_comes_along(
-    stack: Stack, redacted: bool
+    stack: Stack,
 ) -> None:
     (stack.cwd / "a.txt").write_text("seven\n")
     async with stack.start() as client:
@@ -37,26 +36,28 @@ async def test_the_model_is_given_what_was_said_in_the_exported_session_and_no_r
         stack.provider.say(Text("I look."), *reading("a.txt"))
         stack.provider.say(Text("It says password="), Text(SECRET[:6]), Text(SECRET[6:]))
         await client.prompt("What is in a.txt?", within=FIRST)
-    file = stack.folder / "file"
-    given = ["export", session_id, str(file), *["--redact"] * redacted]
-    assert await command(stack, *given) == (0, "", "")
-    data = file.read_bytes()
-    assert (SECRET.encode() in data) is not redacted
-    assert b"chosen" not in data
+    files = {said: stack.folder / said for said in (SECRET, "***")}
+    for said, file in files.items():
+        given = ["export", session_id, str(file), *["--redact"] * (said != SECRET)]
+        assert await command(stack, *given) == (0, "", "")
+        data = file.read_bytes()
+        assert (SECRET.encode() in data) is (said == SECRET)
+        assert b"chosen" not in data
     stack.home = stack.folder / "other"
-    code, new, err = await command(stack, "import", str(file))
-    assert (code, err) == (0, "")
+    imported = {said: await command(stack, "import", str(file)) for said, file in files.items()}
     async with stack.start() as client:
-        await client.load_session(new.strip(), stack.cwd)
-        stack.provider.say(Text("Yes."))
-        await client.prompt("Really?", within=FIRST)
-        told = [each for each in client.updates() if "configOptions" in each]
-        modes = [o["currentValue"] for o in told[-1]["configOptions"] if o["id"] == "mode"]
-        assert modes == ["ask"]
-        said = "***" if redacted else SECRET
-        assert conversation(stack.provider.requests[-1].body) == [
-            *ASKED,
-            "result:      1\tseven",
-            f"assistant: It says password={said}",
-            "user: Really?",
-        ]
+        for said, (code, new, err) in imported.items():
+            assert (code, err) == (0, "")
+            since = client.mark()
+            await client.load_session(new.strip(), stack.cwd)
+            stack.provider.say(Text("Yes."))
+            await client.prompt("Really?", within=FIRST)
+            told = [each for each in client.updates(since=since) if "configOptions" in each]
+            modes = [o["currentValue"] for o in told[-1]["configOptions"] if o["id"] == "mode"]
+            assert modes == ["ask"]
+            assert conversation(stack.provider.requests[-1].body) == [
+                *ASKED,
+                "result:      1\tseven",
+                f"assistant: It says password={said}",
+                "user: Really?",
+            ]
