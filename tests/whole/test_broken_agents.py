@@ -16,6 +16,19 @@ from tests.whole.tiny_agent import tiny_agent
 pytestmark = [pytest.mark.process, pytest.mark.hazard("U1")]
 _SECONDS = 40
 each = pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
+#: one of each form of what is told. Commands print what the bridge's error has, whatever that is.
+PRINTED = (
+    "a path that leads nowhere",
+    "it ends with a reason",
+    "a usage of 200 lines behind its error",
+    "a secret in its last line",
+    "a program that knows nothing of ACP",
+    "no word at all",
+    "it refuses a session",
+    "it refuses a session in several lines",
+    "bytes that are no text",
+    "it goes on in the background",
+)
 
 
 def agent_of(broken: Broken, folder: Path) -> list[str]:
@@ -49,7 +62,7 @@ async def test_an_editor_is_told_what_happened_the_last_lines_and_what_to_do(
 
 
 @pytest.mark.slow
-@each
+@pytest.mark.parametrize("broken", [BROKEN[name] for name in PRINTED], ids=PRINTED)
 async def test_run_chat_and_doctor_say_the_same(
     tmp_path: Path, agent_env: dict[str, str], broken: Broken
 ) -> None:
