@@ -51,7 +51,7 @@ class Machine:
 
     def inside(self, *behaviours: str, **more: Any) -> AbstractAsyncContextManager[RecordingClient]:
         """The same with the bridge in this process, which starts in a tenth of the time."""
-        where = {"journal": parse_url(self._url), "lease": self.lease}
+        where: dict[str, Any] = {"journal": parse_url(self._url), "lease": self.lease}
         return self.world.inside(*behaviours, **where, **more)
 
 
