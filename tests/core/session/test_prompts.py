@@ -88,6 +88,24 @@ async def test_prompts_are_taken_again_though_nobody_speaks_when_a_failed_fsync_
         await here.turn(await here.agent(), "two")
 
 
+@pytest.mark.hazard("Q8", "Q13")
+async def test_what_a_full_disk_did_not_take_is_written_later_though_nobody_speaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "JOURNAL_RETRY", 0)
+    async with living(tmp_path, first=first()) as here:
+        agent, request_id = await here.agent(), here.prompt()
+        turn, before = await agent.asked(SESSION_PROMPT), here.journal.info.updated_at
+        with failing(here.journal, "UPDATE ON prompts"):
+            agent.answer(turn, DONE)
+            assert await here.answered(request_id) == DONE
+            await until(lambda: here.journal.info.updated_at > before)  # all else after the turn
+            await quiet()
+            assert here.journal.behind
+        await until(lambda: not here.journal.behind)
+        assert here.states() == [PromptState.DONE]
+
+
 # --- outcome --------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.core.journal import PromptState, SessionJournal
+from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import (
     SESSION_CANCEL,
     SESSION_PROMPT,
@@ -22,7 +23,7 @@ from acp_bridge.core.updates.notices import (
     running,
 )
 from tests.core.session.journals import failing, recorded, recorded_texts
-from tests.core.session.living import DONE, Living, first, living
+from tests.core.session.living import CANCELLED, DONE, Living, first, living
 from tests.core.session.played_agent import UNKNOWN, PlayedAgent
 from tests.core.session.waiting import until
 
@@ -143,6 +144,26 @@ async def test_run_lets_all_that_is_left_over_run_in_order_and_stays_open_meanwh
             agent.answer(turn, DONE)
             if words == "a":
                 turn = await agent.asked(SESSION_PROMPT)
+        assert await here.answered(carrier) == DONE
+
+
+@pytest.mark.hazard("R12")
+async def test_what_the_stop_of_a_run_leaves_over_runs_in_its_order_when_that_is_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    async with left(tmp_path, "a", "b", "c") as here:
+        agent = await here.agent()
+        carrier = here.prompt("/queue run")
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.feed(ev.Cancel())
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(carrier) == CANCELLED
+        assert left_over(here) == ["b", "c"]
+        carrier = here.prompt("/queue run")
+        for words in ("b", "c"):
+            turn = await agent.asked(SESSION_PROMPT)
+            assert turn["params"]["prompt"] == text(words)
+            agent.answer(turn, DONE)
         assert await here.answered(carrier) == DONE
 
 

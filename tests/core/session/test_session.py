@@ -346,6 +346,24 @@ async def test_a_prompt_that_was_held_runs_behind_the_words_that_let_it_run(
         assert recorded == ["/queue run", *said]
 
 
+@pytest.mark.hazard("V2", "R12")
+async def test_a_prompt_that_was_held_is_stopped_by_who_names_it_while_it_runs(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.journal.accept("old", {"prompt": [{"type": "text", "text": "old"}]})
+        await here.session.recovery.run()
+        carrier = here.prompt("/queue run")
+        turn = await agent.asked(SESSION_PROMPT)
+        seen = here.session.audience.standing.told_to(here.client.client)["turn"]["promptId"]
+        answer = here.session.audience.cancel_turn({"sessionId": "s", "promptId": seen})
+        assert answer == {"cancelled": True}
+        assert SESSION_CANCEL in agent.heard
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(carrier) == CANCELLED
+
+
 async def test_a_turn_makes_the_session_the_newest_in_the_listing(tmp_path: Path) -> None:
     async with living(tmp_path, first=first(), title="old") as here:
         listing = here.context.journal
