@@ -400,6 +400,8 @@ class Snapshot(Struct, frozen=True):
     waiting: tuple[int, ...]
     #: the keys of the requests without an answer, the oldest first.
     unanswered: tuple[int, ...]
+    #: the key of the prompt for which the oldest of these requests stays open.
+    oldest: int | None
     #: what the user's pause or hold has come to.
     standstill: Standstill
     #: the process has the session, and neither a prompt nor a hook is at work.
@@ -420,7 +422,7 @@ class Snapshot(Struct, frozen=True):
         """The key of the oldest unanswered request; None if a pause or hold keeps it waiting."""
         first = self.unanswered[0] if self.unanswered else None
         stands = self.standstill is not Standstill.OPEN
-        return None if stands and first in self.waiting else first
+        return None if stands and self.oldest in self.waiting else first
 
     @property
     def works(self) -> bool:

@@ -155,8 +155,7 @@ class TurnMachine:
 
     def _take_snapshot(self) -> Snapshot:
         states, queue, processes = self._states, self._queue, self._processes
-        unanswered = queue.unanswered
-        busy = unanswered or self._open_hooks.running or states.closing
+        busy = (unanswered := queue.unanswered) or self._open_hooks.running or states.closing
         return Snapshot(
             state=states.current,
             epoch=self._epochs.current,
@@ -164,6 +163,7 @@ class TurnMachine:
             running=queue.running_key,
             waiting=tuple([prompt.key for prompt in queue.waiting]),
             unanswered=tuple(dict.fromkeys([prompt.request for prompt in unanswered])),
+            oldest=unanswered[0].key if unanswered else None,
             standstill=self._gate.standstill(states.current),
             at_rest=states.current is State.IDLE and not busy,
             may_work=states.may_work,

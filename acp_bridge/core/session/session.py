@@ -125,9 +125,11 @@ class Session:
         # What clients ask.
         words = (*words, *features.words)
         updates.command.offer(queue_command.command(words))
-        self._queue = QueueCommand(core, prompts, shown, memory, pauses, features, words)
-        self._receipts = Receipts(core, journal, shown, prompts, pauses)
         self.background = background = Background(core, updates, shown, patience)
+        self._queue = QueueCommand(
+            core, prompts, shown, memory, pauses, features, background, words
+        )
+        self._receipts = Receipts(core, journal, shown, prompts, pauses)
         self._turn = turn = Turn(
             core, journal, shown, updates, prompts, memory, features, background
         )
@@ -412,9 +414,11 @@ class Session:
         if key is not None:
             if self.prompts.withdraw(key, client, request_id):
                 return True
+            self.background.spares = client.abilities.shows_said
             self.feed(ev.CancelPrompt(key, self.audience.own(client) | {key}))
             return True
         if any(each.is_of(client, request_id) for each in self.prompts.waits_for_work):
+            self.background.spares = client.abilities.shows_said
             self.feed(ev.Cancel(frozenset()))
             return True
         cancel = self.features.cancel_request

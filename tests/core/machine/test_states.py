@@ -18,6 +18,7 @@ from acp_bridge.core.machine.events import (
     Pause,
     PromptReceived,
     ReplaceProcess,
+    RunLeftOver,
     Started,
     StartFailed,
     Timer,
@@ -91,6 +92,7 @@ def test_a_snapshot_says_where_the_session_stands_and_stays_as_it_is() -> None:
         running=1,
         waiting=(2,),
         unanswered=(1, 2),
+        oldest=1,
         standstill=Standstill.OPEN,
         at_rest=False,
         may_work=False,
@@ -145,6 +147,14 @@ def test_the_foremost_request_runs_or_comes_next_and_there_is_none_while_the_que
     bench.ready()
     bench.do(HoldQueue())
     assert (bench.state, bench.now.foremost) == ("RUNNING", 1)
+
+
+def test_no_request_is_foremost_while_what_a_run_has_released_is_held() -> None:
+    bench = Bench()
+    bench.do(HoldQueue(), RunLeftOver(9, (1, 2)))
+    assert (bench.now.unanswered, bench.now.foremost) == ((9,), None)
+    bench.do(Go())
+    assert (bench.now.running, bench.now.foremost) == (1, 9)
 
 
 def test_a_provisional_process_takes_settings_and_no_prompt() -> None:

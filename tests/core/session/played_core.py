@@ -47,6 +47,7 @@ class PlayedCore(Core):
             running=self.running,
             waiting=self.waiting,
             unanswered=self.unanswered,
+            oldest=next(iter(self.unanswered), None),
             standstill=self.standstill,
             at_rest=self.machine_state is State.IDLE,
             may_work=self.machine_state is State.WORKING,

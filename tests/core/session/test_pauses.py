@@ -302,3 +302,21 @@ async def test_held_prompts_that_are_run_on_hold_wait_for_go_and_that_is_said(
         says(here, GO)
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(carrier) == DONE
+
+
+@pytest.mark.hazard("R12.3")
+async def test_a_stop_of_the_running_turn_leaves_alone_what_a_run_has_released_on_hold(
+    tmp_path: Path, no_errors: None
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent) as here:
+        here.journal.accept("old", {"prompt": [{"type": "text", "text": "old"}]})
+        await here.session.recovery.run()
+        says(here, HOLD)
+        carrier = here.prompt("/queue run")
+        assert here.session.audience.cancel_turn({"sessionId": "s"}) == {"cancelled": False}
+        assert await here.answered(here.prompt("/queue stop")) == DONE
+        assert here.texts()[-1] == notices.NOTHING_RUNS
+        says(here, GO)
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(carrier) == DONE
