@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 
 from acp_bridge.core.machine import events as ev
-from acp_bridge.core.protocol import SESSION_CANCEL, SESSION_PROMPT, STEERING, own_meta, user_chunk
+from acp_bridge.core.protocol import (
+    SESSION_CANCEL,
+    SESSION_LOAD,
+    SESSION_PROMPT,
+    STEERING,
+    own_meta,
+    user_chunk,
+)
 from acp_bridge.core.session.process.memory import transcript
 from acp_bridge.features.hooks.definitions import HookEvent
 from tests.core.session.journals import failing, recorded, recorded_texts
 from tests.core.session.living import CANCELLED, DONE, first
+from tests.core.session.memory import ClientEnd
 from tests.core.session.played_agent import BUSY
 from tests.core.session.waiting import until
 from tests.features.hooks.hooked import (
@@ -374,3 +382,18 @@ async def test_the_files_from_which_hooks_are_run_are_named_once_with_the_first_
         assert "/h" in named
         await here.turn(agent)
         assert here.texts() == [named]
+
+
+async def test_a_client_that_loads_while_hooks_run_at_the_end_of_a_turn_is_told_of_that_turn(
+    tmp_path: Path,
+) -> None:
+    agent, other = first(), ClientEnd()
+    async with hooked(tmp_path, (STOP, "touch began; sleep 60"), agent=agent) as here:
+        asked = here.prompt("mend")
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        await waits_at(tmp_path, "began")
+        request = other.asks(SESSION_LOAD, {"sessionId": "s"})
+        await here.session.replay.load(request, replay=True)
+        assert "A turn runs in this session" in str(other.sent.take())
+        here.session.feed(ev.Cancel())
+        assert await here.answered(asked) == CANCELLED
