@@ -106,6 +106,22 @@ async def test_whatever_is_written_next_what_was_kept_is_written_before(
     assert (await transcript(again))[0] == SAID
 
 
+@pytest.mark.hazard("Q13.1")
+async def test_updates_that_are_kept_are_of_the_turn_in_which_they_were_shown(
+    session: SessionJournal,
+) -> None:
+    turns = [session.accept(name, HELLO) for name in ("a", "b")]
+    for turn in turns:
+        session.start_turn(turn)
+    with full(session):
+        for turn in turns:
+            session.record(turn, lines(chunk(f"of {turn}")))
+    session.catch_up()
+    for turn in turns:
+        shown = [params async for page in session.replay(turn=turn) for params in page]
+        assert [text_of(each) for each in shown][1:] == [f"of {turn}"]
+
+
 @pytest.mark.hazard("Q13", "R10")
 @pytest.mark.parametrize(
     ("said", "finished"),

@@ -34,9 +34,9 @@ class Here:
         transcript: Any = self.said
         self.background = Background(self.core, self.updates, transcript, 1)
 
-    def lists(self, *pieces: Piece) -> Any:
+    def lists(self, *pieces: Piece, epoch: int = 1) -> Any:
         """The agent lists this; what clients are told then."""
-        self.background.note(Activity(runs=False, background=pieces), 1)
+        self.background.note(Activity(runs=False, background=pieces), epoch)
         return self.background.listed
 
     def shows(self, status: str) -> None:
@@ -91,3 +91,14 @@ def test_what_ends_with_the_process_is_named_once(named: bool) -> None:
     assert here.said.notices == ([] if named else [ended_in_background(["C"])])
     here.background.end(1)
     assert len(here.said.notices) == (not named)
+
+
+@pytest.mark.hazard("C25.13")
+def test_what_ends_with_the_next_process_is_named_too() -> None:
+    here = Here()
+    here.lists(CALL)
+    here.background.take_titles()
+    here.background.end(1)
+    here.lists(CALL, epoch=2)
+    here.background.end(2)
+    assert here.said.notices == [ended_in_background(["C"])]

@@ -320,3 +320,45 @@ async def test_a_stop_of_the_running_turn_leaves_alone_what_a_run_has_released_o
         says(here, GO)
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(carrier) == DONE
+
+
+INTERRUPTS = {"_meta": {"acp_bridge": {"delivery": "interrupt"}}}
+
+
+@pytest.mark.parametrize("stands", ["paused", "held"])
+async def test_a_prompt_is_told_that_it_waits_in_a_pause_or_hold_unless_it_ends_the_pause(
+    tmp_path: Path, stands: str, no_errors: None
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent, capabilities=ABLE) as here:
+        asked, turn = await paused_turn(here, agent)
+        if stands == "held":
+            says(here, GO)
+            says(here, HOLD)
+            agent.answer(turn, DONE)
+            assert await here.answered(asked) == DONE
+        here.prompt("next")
+        assert here.texts().count(notices.WAITS_FOR_GO) == 1
+        here.prompt("now", **INTERRUPTS)
+        assert here.texts().count(notices.WAITS_FOR_GO) == (2 if stands == "held" else 1)
+
+
+async def test_why_an_agent_did_not_pause_is_said_of_that_pause_and_of_no_later_one_or_hold(
+    tmp_path: Path, no_errors: None
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent, capabilities=ABLE) as here:
+        here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        for word, answer, said in (
+            (PAUSE, refusal(-32603, "not now"), notices.not_paused("not now")),
+            (HOLD, None, HELD),
+            (PAUSE, {"paused": False}, HELD),
+        ):
+            says(here, word)
+            if word == PAUSE:
+                agent.answer(await agent.asked(PAUSE), answer)
+            await until(lambda: told(here)[-1:] == ["held"])
+            assert here.texts()[-1] == said
+            says(here, GO)
+        agent.answer(turn, DONE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.core.journal import PromptState, SessionJournal
+from acp_bridge.core.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import (
     SESSION_CANCEL,
@@ -165,6 +165,28 @@ async def test_what_the_stop_of_a_run_leaves_over_runs_in_its_order_when_that_is
             assert turn["params"]["prompt"] == text(words)
             agent.answer(turn, DONE)
         assert await here.answered(carrier) == DONE
+
+
+@pytest.mark.hazard("R12.3", "Q5.1")
+async def test_what_a_stopped_run_has_left_over_unwritten_runs_once_when_that_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(journal: SessionJournal, seq: int) -> None:
+        raise JournalError("no later try can work")
+
+    async with left(tmp_path, "a", "b") as here:
+        agent = await here.agent()
+        carrier = here.prompt("/queue run")
+        turn = await agent.asked(SESSION_PROMPT)
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionJournal, "leave_over", refuse)
+            here.session.feed(ev.Cancel())
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(carrier) == CANCELLED
+        carrier = here.prompt("/queue run")
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(carrier) == DONE
+        assert types(here, "/queue run")[0] == NOTHING_LEFT
 
 
 @pytest.mark.hazard("R12", "Q8")

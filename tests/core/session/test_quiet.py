@@ -65,3 +65,21 @@ async def test_what_the_bridge_says_after_a_load_waits_for_a_word_of_the_client(
         assert other.sent.take() == []
         here.session.transcript.end_quiet(other.client)
         assert notices.NOT_READY in str(other.sent.take())
+
+
+@pytest.mark.hazard("R1.1", "C23.1")
+async def test_what_the_bridge_said_in_the_quiet_and_did_not_record_is_not_lost_by_a_load(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, does_not_exist, first=first()) as here:
+        agent, stopped = await here.agent(), here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.feed(ev.Cancel())
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(stopped) == CANCELLED
+        agent.dies()
+        here.session.wake()
+        await until(lambda: here.session.now.blocked)
+        assert here.texts() == []
+        await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
+        assert here.texts().count(notices.NOT_READY) == 1

@@ -218,3 +218,21 @@ async def test_what_recovery_says_is_of_the_turn_that_was_interrupted(
     await dead.recover()
     rows = journal._file.db.execute("SELECT DISTINCT turn FROM updates").fetchall()
     assert rows == [(seq,)]
+
+
+@pytest.mark.hazard("C16.3", "V7.4")
+async def test_a_subagent_ends_for_clients_that_go_on_and_notes_of_ended_cards_are_forgotten(
+    journal: SessionJournal,
+) -> None:
+    dead, updates = Dead(journal), Updates(set(), notes={"a": "failed"})
+    child = updates.children.new("theirs", "")
+    updates.children.note(child, {"state": {"state": "running"}})
+    child.announced = True
+    dead.turn("ran", card("a"))
+    dead.recovery()
+    recovery = Recovery(journal, dead.prompts, updates)
+    await recovery.run()
+    assert updates.notes == {}
+    assert updates.notes_changed
+    assert recovery.said[0]["update"] == failed("a")
+    assert recovery.said[-1]["update"]["state"] == {"state": "idle", "stopReason": "cancelled"}

@@ -7,8 +7,10 @@ import pytest
 
 from acp_bridge.core.journal import JournalError
 from acp_bridge.core.protocol import (
+    REQUEST_PERMISSION,
     SESSION_LOAD,
     SESSION_PROMPT,
+    SESSION_RESUME,
     STATE,
     USER_MESSAGE,
     text_chunk,
@@ -50,14 +52,18 @@ def say(here: Living, text: str) -> None:
     here.session.transcript.flush()
 
 
-async def load(here: Living, client: ClientEnd, *, replay: bool = True) -> None:
+async def load(
+    here: Living, client: ClientEnd, *, replay: bool = True, attached: bool = False
+) -> None:
     request = client.asks(SESSION_LOAD, {"sessionId": "s"}, len(client.requests) + 1)
-    await here.session.replay.load(request, replay=replay)
+    await here.session.replay.load(request, replay=replay, attached=attached)
 
 
-async def loads(here: Living, client: ClientEnd, *, replay: bool = True) -> tuple[list[Any], Json]:
+async def loads(
+    here: Living, client: ClientEnd, *, replay: bool = True, attached: bool = False
+) -> tuple[list[Any], Json]:
     """Load the session; returns what was shown before the answer, and its result."""
-    await load(here, client, replay=replay)
+    await load(here, client, replay=replay, attached=attached)
     *shown, answer = client.sent.take()
     return [shape(message) for message in shown], answer["result"]
 
@@ -190,15 +196,16 @@ async def test_a_record_that_is_no_update_is_shown_as_it_is_and_hides_no_other(
 
 
 @pytest.mark.hazard("R12.2")
+@pytest.mark.parametrize("attached", [True, False])
 @pytest.mark.parametrize("replay", [True, False])
 async def test_held_prompts_are_named_in_the_session_and_in_the_answer_and_not_recorded(
-    tmp_path: Path, replay: bool
+    tmp_path: Path, replay: bool, attached: bool
 ) -> None:
     async with living(tmp_path) as here:
         words = [{"type": "text", "text": "old"}]
         here.journal.accept("p", {"sessionId": "s", "prompt": words})
         await here.session.recovery.run()
-        (said,), result = await loads(here, ClientEnd(), replay=replay)
+        (said,), result = await loads(here, ClientEnd(), replay=replay, attached=attached)
         assert "1 prompt was waiting" in said
         assert result["_meta"]["acp_bridge"]["held"] == [words]
         assert await recorded(here.journal) == []
@@ -402,3 +409,23 @@ async def test_the_users_messages_have_an_id_in_a_replay_one_for_each_prompt(
         assert one != two
         assert third == "theirs"
         assert await ids() == [one, two, third]
+
+
+@pytest.mark.hazard("V3.6")
+async def test_only_a_client_that_came_in_the_turn_is_asked_with_the_whole_call(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        played, late = await here.agent(), ClientEnd()
+        here.prompt()
+        turn = await played.asked(SESSION_PROMPT)
+        played.update(sessionUpdate="tool_call", toolCallId="t", title="make", status="pending")
+        here.session.transcript.attach(late.client)
+        await here.session.replay.load(here.request(SESSION_RESUME), replay=False)
+        options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
+        asked = {"sessionId": "0", "toolCall": {"toolCallId": "t"}, "options": options}
+        played.asks(REQUEST_PERMISSION, asked)
+        for client, title in ((here.client, None), (late, "make")):
+            (permission,) = [m for m in client.sent.take() if m.get("method") == REQUEST_PERMISSION]
+            assert permission["params"]["toolCall"].get("title") == title
+        played.answer(turn, DONE)

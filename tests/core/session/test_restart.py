@@ -515,3 +515,17 @@ async def test_a_process_that_dies_unasked_in_the_middle_changes_nothing_for_the
         assert here.session.user_settings.shown["modes"]["currentModeId"] == "edit"
         assert not await repeats(here, following, "mend")
         assert [u for u in here.updates() if u["sessionUpdate"] == "current_mode_update"] == []
+
+
+@pytest.mark.hazard("R15.9")
+async def test_a_second_stop_begins_the_count_of_failures_again(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        await here.turn(agent)
+        await cancelled_turn(here, agent)
+        await failing_turn(here, agent, BROKEN)
+        await cancelled_turn(here, agent)
+        await failing_turn(here, agent, BROKEN)
+        assert agent_trouble.BROKEN_BY_CANCEL not in here.texts()
+        await failing_turn(here, agent, BROKEN)
+        assert here.texts().count(agent_trouble.BROKEN_BY_CANCEL) == 1

@@ -236,6 +236,20 @@ async def test_an_agent_that_ignores_the_cancel_is_killed_and_the_next_prompt_ge
         assert await here.answered(following) == DONE
 
 
+@pytest.mark.hazard("C19.3")
+async def test_a_terminal_that_the_client_makes_after_its_agents_death_is_released(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        agent.asks(CREATE_TERMINAL, {"sessionId": "0", "command": "x"})
+        made = here.got[-1]
+        agent.dies()
+        here.client.answers(made["id"], {"terminalId": "late"})
+        assert here.got[-1]["method"] == RELEASE_TERMINAL
+        assert here.got[-1]["params"] == {"sessionId": "s", "terminalId": "late"}
+
+
 @pytest.mark.hazard("C21.2", "Q9", "P12.2")
 async def test_a_tree_that_will_not_die_keeps_nobody_waiting_and_no_other_gets_the_session(
     tmp_path: Path,
@@ -356,8 +370,10 @@ async def test_a_prompt_that_was_held_is_stopped_by_who_names_it_while_it_runs(
         await here.session.recovery.run()
         carrier = here.prompt("/queue run")
         turn = await agent.asked(SESSION_PROMPT)
-        seen = here.session.audience.standing.told_to(here.client.client)["turn"]["promptId"]
-        answer = here.session.audience.cancel_turn({"sessionId": "s", "promptId": seen})
+        shown = here.session.audience.standing.told_to(here.client.client)["turn"]
+        assert shown["mine"]
+        seen = {"sessionId": "s", "promptId": shown["promptId"]}
+        answer = here.session.audience.cancel_turn(seen)
         assert answer == {"cancelled": True}
         assert SESSION_CANCEL in agent.heard
         agent.answer(turn, CANCELLED)

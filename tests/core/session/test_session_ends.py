@@ -15,6 +15,7 @@ from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import (
     SESSION_CANCEL,
     SESSION_CLOSE,
+    SESSION_LOAD,
     SESSION_PROMPT,
     SESSION_RESUME,
     SET_MODE,
@@ -36,6 +37,7 @@ from tests.core.session.living import (
     resumes,
     wants_a_login,
 )
+from tests.core.session.memory import ClientEnd, Json
 from tests.core.session.played_agent import BUSY, PlayedAgent
 from tests.core.session.waiting import quiet, until
 
@@ -102,6 +104,44 @@ async def test_a_close_answers_what_waits_at_once_and_the_running_prompt_when_it
         agent.answer(await agent.asked(SESSION_CLOSE), {})
         await closed(here)
         assert agent.heard.count(SESSION_PROMPT) == 1
+
+
+@pytest.mark.hazard("V5.2")
+async def test_a_client_that_comes_again_keeps_the_session_and_brings_no_other_one_back(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, mine = await here.agent(), here.client.client
+        other = ClientEnd({"_meta": {"acp_bridge": {"client": "x" * 16}}})
+        here.session.transcript.attach(other.client)
+        blocks = [{"type": "text", "text": "mend"}]
+        request = other.asks(SESSION_PROMPT, {"sessionId": "s", "prompt": blocks})
+        here.session.on_prompt(request, request.params)
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.audience.leave(other.client, closes=True)
+        other.client.gone = True
+        assert not here.session.audience.has_others(mine)
+        await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
+        assert not here.session.audience.has_others(mine)
+        agent.answer(turn, DONE)
+        await until(lambda: not here.session.busy)
+        here.session.audience.leave(mine)
+        assert not here.session.closing
+
+
+@pytest.mark.hazard("Q14.1", "X2.7")
+async def test_what_a_close_keeps_is_answered_so_also_if_another_close_keeps_nothing(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        key: Json = {"_meta": {"acp_bridge": {"promptKey": "k"}}}
+        here.journal.accept("old", {"prompt": [{"type": "text", "text": "old"}], **key})
+        await here.session.recovery.run()
+        waits = here.prompt("old", **key)
+        here.session.close(keeps_prompts=True)
+        here.session.close()
+        assert (await here.answered(waits))["code"] == -32603
+        assert here.states() == [PromptState.LEFT_OVER]
 
 
 @pytest.mark.hazard("C8.1", "C21")

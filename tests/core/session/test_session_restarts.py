@@ -205,6 +205,20 @@ async def test_each_restart_that_fails_unseen_is_said_though_the_one_before_was_
         assert here.texts() == [notices.NOT_READY]
 
 
+@pytest.mark.hazard("R3")
+async def test_an_answer_about_something_else_does_not_have_a_failure_said_once_more(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, does_not_exist) as here:
+        assert "not found" in (await here.answered(here.prompt()))["message"]
+        here.session.feed(ev.HoldQueue())
+        request_id = here.prompt()
+        here.session.feed(ev.Cancel())
+        assert await here.answered(request_id) == CANCELLED
+        here.session.transcript.end_quiet(here.client.client)
+        assert notices.NOT_READY not in here.texts()
+
+
 @pytest.mark.hazard("R10")
 async def test_a_session_that_the_agent_forgot_goes_on_under_its_new_id(tmp_path: Path) -> None:
     async with living(tmp_path, forgets) as here:

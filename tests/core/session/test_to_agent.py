@@ -315,6 +315,22 @@ async def test_when_no_process_comes_a_request_fails_and_what_it_would_set_is_fo
         assert SET_MODE not in following.heard
 
 
+async def test_no_prompt_waits_for_the_answer_to_a_request_beside_the_session(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, does_nothing) as here:
+        asks = here.session.to_agent.ask_beside
+        params = {"sessionId": "s"}
+        here.context.tasks.start_soon(asks, here.request("_x/beside"), "_x/beside", params)
+        agent, resumed = await loading(here)
+        prompt = here.prompt()
+        agent.answer(resumed, {})
+        beside = await agent.asked("_x/beside")
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(prompt) == DONE
+        agent.answer(beside, {})
+
+
 # --- cancel ---------------------------------------------------------------------------------------
 
 
