@@ -330,6 +330,31 @@ async def test_a_stop_by_another_way_spares_nothing_for_an_earlier_stop_that_did
         assert await here.answered(stopped) == CANCELLED
 
 
+@pytest.mark.hazard("C25.10")
+@pytest.mark.parametrize("way", ["/queue stop", "cancel_turn", "cancel_request"])
+async def test_a_stop_of_work_without_a_prompt_spares_nothing_for_an_earlier_stop_that_did(
+    tmp_path: Path, way: str
+) -> None:
+    async with living(tmp_path, first=Lists("resume")) as here:
+        agent, client = await here.agent(), here.client.client
+        client.abilities = ClientAbilities(SAYS_STATES)
+        here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.audience.cancel(client)
+        agent.answer(turn, CANCELLED)
+        await here.turn(agent)
+        client.abilities = ClientAbilities({})
+        agent.says_text("by itself")
+        waits = here.prompt("/queue wait")
+        if way == "/queue stop":
+            here.prompt(way)
+        elif way == "cancel_turn":
+            here.session.audience.cancel_turn({"sessionId": "s"})
+        else:
+            here.session.cancel_request(client, waits)
+        assert agent.params(SESSION_CANCEL)[1] == {"sessionId": "0"}
+
+
 @pytest.mark.hazard("C16")
 async def test_what_goes_on_has_failed_when_its_process_is_killed_unlike_what_a_turn_left_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
