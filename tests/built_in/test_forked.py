@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from tests.built_in.support import FORK_PARENT, START, Stack, agent_pids
+from tests.built_in.support import FORK_PARENT, START, Stack, agent_pids, stack_in
 from tests.core.agents.guard_support import parent_of
 from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, children, command_line, gone
@@ -16,6 +16,15 @@ from tests.support.processes import all_gone, children, command_line, gone
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 DIALOGUE = "when: deaf\ndeaf\ntext: I listen\ndelay: 100000\nturn\nremember"
+
+
+@pytest.fixture(scope="module")
+async def family(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[tuple[Stack, RecordingClient]]:
+    """One such bridge, for what it survives."""
+    async with stack_in(tmp_path_factory.mktemp("family")) as stack, bridge(stack) as client:
+        yield stack, client
 
 
 @asynccontextmanager
@@ -48,50 +57,51 @@ async def forked(stack: Stack, client: RecordingClient) -> tuple[str, int]:
 
 @pytest.mark.hazard("C8.1", "C9", "F3")
 async def test_a_forked_agent_that_ignores_the_cancel_is_killed_and_forked_anew(
-    stack: Stack,
+    family: tuple[Stack, RecordingClient],
 ) -> None:
-    async with bridge(stack) as client:
-        session, pid = await forked(stack, client)
-        _, other = await forked(stack, client)
-        before = set(agent_pids(client))
-        assert await client.prompt("seven", session, START)
-        prompt = client.send_prompt("be deaf", session)
-        await client.until_text("I listen", within=START)
-        client.cancel(session)
-        assert (await client.answer_to(prompt, START))["result"] == {"stopReason": "cancelled"}
-        mark = client.mark()
-        await client.prompt("and?", session, START)
-        assert "seven" in client.text(session, mark)
-        pids = set(agent_pids(client))
-        assert pid not in pids
-        assert other in pids
-        [new] = pids - before
-        assert FORK_PARENT in command_line(new)
+    stack, client = family
+    session, pid = await forked(stack, client)
+    _, other = await forked(stack, client)
+    before = set(agent_pids(client))
+    assert await client.prompt("seven", session, START)
+    prompt = client.send_prompt("be deaf", session)
+    await client.until_text("I listen", within=START)
+    client.cancel(session)
+    assert (await client.answer_to(prompt, START))["result"] == {"stopReason": "cancelled"}
+    mark = client.mark()
+    await client.prompt("and?", session, START)
+    assert "seven" in client.text(session, mark)
+    pids = set(agent_pids(client))
+    assert pid not in pids
+    assert other in pids
+    [new] = pids - before
+    assert FORK_PARENT in command_line(new)
 
 
 @pytest.mark.hazard("F2.1", "P3")
 async def test_sessions_outlive_the_parent_and_the_next_one_starts_all_the_same(
-    stack: Stack,
+    family: tuple[Stack, RecordingClient],
 ) -> None:
-    async with bridge(stack) as client:
-        session, pid = await forked(stack, client)
-        _, other = await forked(stack, client)
-        first = parent_pid(client)
-        os.kill(first, signal.SIGKILL)
-        await gone(first)
-        os.kill(parent_of(other), signal.SIGKILL)  # the bridge kills what the guard leaves behind
-        await client.logged("agent.exited", within=START)
-        await client.prompt("seven", session, START)
-        assert pid in agent_pids(client)
-        await client.new_session(stack.cwd)
-        await client.prompt("eight", within=START)
-        await client.logged("parent.ready", count=2, within=START)
-        await forked(stack, client)
-        os.kill(pid, signal.SIGKILL)
-        await client.logged("agent.exited", count=2, within=START)
-        mark = client.mark()
-        await client.prompt("and?", session, START)
-        assert "seven" in client.text(session, mark)
+    stack, client = family
+    session, pid = await forked(stack, client)
+    _, other = await forked(stack, client)
+    first = parent_pid(client)
+    exited, ready = (client.stderr.count(each) for each in (b"agent.exited", b"parent.ready"))
+    os.kill(first, signal.SIGKILL)
+    await gone(first)
+    os.kill(parent_of(other), signal.SIGKILL)  # the bridge kills what the guard leaves behind
+    await client.logged("agent.exited", exited + 1, within=START)
+    await client.prompt("seven", session, START)
+    assert pid in agent_pids(client)
+    await client.new_session(stack.cwd)
+    await client.prompt("eight", within=START)
+    await client.logged("parent.ready", ready + 1, within=START)
+    await forked(stack, client)
+    os.kill(pid, signal.SIGKILL)
+    await client.logged("agent.exited", exited + 2, within=START)
+    mark = client.mark()
+    await client.prompt("and?", session, START)
+    assert "seven" in client.text(session, mark)
 
 
 @pytest.mark.hazard("P1.3")

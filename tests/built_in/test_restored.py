@@ -1,9 +1,9 @@
-"""Sessions whose process was killed, opened again by one with other settings: by the agent alone,
-and behind the bridge.
+"""Sessions whose bridge was killed, opened again by one with other settings.
 
-What the provider gets is judged, and what the client is told. One process, which is killed in the
-end, has begun all sessions of a way, and another one opens them: those that know LiteLLM take
-seconds to start.
+What the provider gets is judged, and what the client is told. One bridge, which is killed in the
+end, has begun all sessions, and another one opens them: processes that know LiteLLM take seconds to
+start. The agent alone is in tests/agent/session/test_restored.py, and its process in
+tests/agent/process.
 """
 
 import os
@@ -23,7 +23,7 @@ from tests.built_in.support import (
     OPENAI,
     START,
     Stack,
-    agent_pid,
+    agent_pids,
     choose,
     conversation,
     results,
@@ -64,7 +64,6 @@ class Killed:
     """Sessions of a process that was killed in the middle of a turn."""
 
     stack: Stack
-    module: str
     #: each in a folder of its own, which has its name
     sessions: dict[str, str] = field(default_factory=dict)
     #: what the turn of "decided" cost
@@ -112,16 +111,14 @@ class Reopened:
         return self.client.text(self.client.session_id, since)
 
 
-@pytest.fixture(scope="module", params=["agent", "acp_bridge"])
-async def killed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Killed]:
-    async with stack_in(tmp_path_factory.mktemp(request.param)) as stack:
-        killed = Killed(stack, request.param)
+@pytest.fixture(scope="module")
+async def killed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Killed]:
+    async with stack_in(tmp_path_factory.mktemp("restored")) as stack:
+        killed = Killed(stack)
         (stack.folder / MINE).write_text("turn\ntext: I am mine.")
         offered = {"ACP_BRIDGE_MODELS": f"{OFFERED},{killed.mine}"}
         env = {**offered, "ACP_BRIDGE_LOG_LEVEL": "info"}
-        async with stack.start(request.param, model=ANTHROPIC, env=env) as client:
+        async with stack.start(model=ANTHROPIC, env=env) as client:
             await begin_all(client, killed)
             assert client.process is not None
             os.kill(client.process.pid, signal.SIGKILL)
@@ -137,27 +134,26 @@ async def reopened(killed: Killed) -> AsyncIterator[Reopened]:
     given = {name: value for name, value in stack.keys.items() if name.startswith("ANTHROPIC")}
     settings = {"ACP_BRIDGE_MODELS": OFFERED, "ACP_BRIDGE_MAX_CALLS": "2"}
     env = {**settings, **dict.fromkeys(given, ""), "ACP_BRIDGE_LOG_LEVEL": "info"}
-    async with stack.start(killed.module, model=OPENAI, env=env) as client:
+    async with stack.start(model=OPENAI, env=env) as client:
         it = Reopened(killed, client)
         await it.load("keyless")
         it.shown = it.text()
         it.refusal = await refused(client, "Who am I?")
         lines = [f"{name}={value}" for name, value in given.items()]
         (stack.home / "keys.env").write_text("\n".join(lines))
-        await all_loaded(client, killed.module)
+        await all_loaded(client)
         yield it
 
 
-async def all_loaded(client: RecordingClient, module: str) -> None:
+async def all_loaded(client: RecordingClient) -> None:
     """Until a bridge forks its agents: they know LiteLLM at once, and need not load it again."""
-    if module == "acp_bridge":
-        await client.logged("parent.ready", within=FIRST)
+    await client.logged("parent.ready", within=FIRST)
 
 
 async def begin_all(client: RecordingClient, killed: Killed) -> None:
     stack = killed.stack
     await killed.begin(client, "rights", mcpServers=[odd("polite", mark=stack.mark)])
-    await all_loaded(client, killed.module)
+    await all_loaded(client)
     await allowing_always(client, stack)
     await killed.begin(client, "scripted")
     await choose(client, "model", killed.mine)
@@ -322,34 +318,40 @@ async def test_without_a_key_the_session_is_shown_and_a_key_given_later_is_used(
 
 
 @pytest.mark.hazard("R13.5")
-@pytest.mark.parametrize("chosen", [False, True], ids=["forged", "chosen"])
 async def test_a_mode_that_asks_less_comes_back_by_the_user_s_word_and_not_by_the_record(
-    stack: Stack, chosen: bool
+    stack: Stack,
 ) -> None:
     """The record is a file of the user's, so what the agent runs can write into it."""
     reject = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
     dialogue = stack.folder / "dialogue.txt"
     dialogue.write_text(SAID)
     model = f"scripted:{dialogue}"
+    sessions: dict[bool, str] = {}
     async with stack.start(model=model, env={"ACP_BRIDGE_LOG_LEVEL": "info"}) as client:
         client.side.handlers["session/request_permission"] = lambda params: reject
-        await client.new_session(stack.cwd)
-        await client.prompt("Hello", within=FIRST)
-        if chosen:
-            await choose(client, "mode", "auto")
-        [record] = (stack.home / "agent").glob("*.jsonl")
-        with record.open("a") as file:
-            file.write('{"t": "chosen", "option": "mode", "value": "auto"}\n')
-        await all_loaded(client, "acp_bridge")
-        before = client.stderr.count(b"agent.exited")
-        os.kill(agent_pid(client), signal.SIGKILL)
-        await client.logged("agent.exited", before + 1)
-        await client.prompt("Do it", within=FIRST)
-        assert asked(client) == (0 if chosen else 1)
-        session, cwd = client.session_id, stack.cwd
+        for chosen in (False, True):
+            others = {*agent_pids(client), *(stack.home / "agent").glob("*.jsonl")}
+            sessions[chosen] = await client.new_session(stack.cwd)
+            await client.prompt("Hello", within=FIRST)
+            if chosen:
+                await choose(client, "mode", "auto")
+            [record] = {*(stack.home / "agent").glob("*.jsonl")} - others
+            with record.open("a") as file:
+                file.write('{"t": "chosen", "option": "mode", "value": "auto"}\n')
+            if not chosen:
+                await all_loaded(client)
+            before = client.stderr.count(b"agent.exited")
+            [agent] = {*agent_pids(client)} - others
+            os.kill(agent, signal.SIGKILL)
+            await client.logged("agent.exited", before + 1)
+            mark = asked(client)
+            await client.prompt("Do it", within=FIRST)
+            assert asked(client) - mark == (0 if chosen else 1)
     async with stack.start(model=model) as client:
         client.side.handlers["session/request_permission"] = lambda params: reject
-        answer = await client.load_session(session, cwd)
-        await client.prompt("Do it again", within=FIRST)
-        assert asked(client) == (0 if chosen else 1)
-        assert values(answer)["mode"] == ("auto" if chosen else "ask")
+        for chosen, session in sessions.items():
+            answer = await client.load_session(session, stack.cwd)
+            mark = asked(client)
+            await client.prompt("Do it again", within=FIRST)
+            assert asked(client) - mark == (0 if chosen else 1)
+            assert values(answer)["mode"] == ("auto" if chosen else "ask")

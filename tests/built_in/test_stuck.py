@@ -11,7 +11,6 @@ from tests.built_in.support import (
     ANTHROPIC,
     FIRST,
     Provider,
-    Stack,
     choose,
     conversation,
     stack_in,
@@ -94,16 +93,3 @@ async def test_a_call_that_is_announced_and_not_made_is_asked_for(desk: Desk) ->
     assert stop == "max_turn_requests"
     assert ENDED in shown
     assert len(desk.notes()) == notes + 1
-
-
-async def test_switched_off_only_the_limit_of_calls_ends_it(stack: Stack) -> None:
-    off = {"ACP_BRIDGE_STUCK_DETECTION": "off", "ACP_BRIDGE_MAX_CALLS": "9"}
-    async with stack.start("agent", env=off) as client:
-        await client.new_session(stack.cwd)
-        await choose(client, "mode", "auto")
-        stack.provider.answer = lambda body: [SAME]
-        answer = await client.prompt("Go on for ever", within=FIRST)
-        assert answer["stopReason"] == "max_turn_requests"
-        assert len(stack.provider.requests) == 9
-        assert NOTE not in str(stack.provider.requests[-1].body)
-        assert "[acp-bridge]" not in client.text()

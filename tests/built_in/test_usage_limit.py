@@ -31,23 +31,3 @@ async def test_a_provider_that_takes_no_more_holds_what_waits_until_go_and_its_r
         await client.prompt("/queue go")
         assert (await client.answer_to(waits))["result"]["stopReason"] == "end_turn"
         assert conversation(stack.provider.requests[-1].body)[-1] == "user: two"
-
-
-@pytest.mark.hazard("R12.1", "R17.5")
-async def test_what_was_to_go_on_by_itself_is_left_over_when_its_bridge_has_ended(
-    stack: Stack,
-) -> None:
-    resumes = {"ACP_BRIDGE_RESUME_AT_RESET": "on"}
-    async with stack.start(env=resumes) as client:
-        session = await client.new_session(stack.cwd)
-        stack.provider.say(Status(429, headers=(("Retry-After", "40"),)))
-        asked = client.send_prompt("one")
-        client.send_prompt("two")
-        assert "error" in await client.answer_to(asked, within=FIRST)
-        await client.until_text("What waits is on hold, and goes on by itself then")
-    sent = len(stack.provider.requests)
-    async with stack.start(env=resumes) as client:
-        loaded = await client.load_session(session, stack.cwd)
-        await client.until_text("Left over, not run:\n\n- 2: two")
-        assert "pause" not in loaded.get("_meta", {}).get("acp_bridge", {})
-        assert len(stack.provider.requests) == sent

@@ -74,18 +74,14 @@ class Subject:
         return [*begin, "--", *fixture_command(*self.behaviours)]
 
 
-#: Agents that do something else than they should when they are cancelled.
-CANCELS = (
-    ("cancel-end-turn",),
+#: Agents that do something else than they should when they are cancelled: one stays alive, one is
+#: killed. tests/core has the others, without a process.
+CANCELS: tuple[tuple[str, ...], ...] = (
     ("cancel-error",),
     ("ignores-cancel",),
-    ("ignores-cancel", "load-only"),
-    ("ignores-cancel", "no-load-no-resume"),
-    ("ignores-cancel", "never-ends"),
-    ("slow-cancel",),
 )
 #: Agents that answer `cancelled` and go on: what they say then.
-LEAKS = {
+LEAKS: dict[tuple[str, ...], str] = {
     ("leaks",): "message",
     ("leaks", "load-only"): "tool",
     ("leaks", "no-message-ids"): "plain",
@@ -102,11 +98,7 @@ FOREIGN = tuple(
     Subject(f"an agent that {' and '.join(names)}", "acp_bridge", _QUICK, names, kind)
     for names, kind in ({**dict.fromkeys(CANCELS, ""), **LEAKS}).items()
 )
-SUBJECTS = (
-    *BUILT_IN,
-    *FOREIGN,
-    Subject("an agent, always restarted", "acp_bridge", _ALWAYS, ()),
-)
+SUBJECTS = (*BUILT_IN, *FOREIGN)
 BRIDGED = tuple(subject for subject in SUBJECTS if subject.module == "acp_bridge")
 
 

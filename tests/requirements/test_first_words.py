@@ -2,14 +2,13 @@
 
 import pytest
 
-from tests.requirements.subjects import BUILT_IN, START, SUBJECTS, Bench, Subject, each
+from tests.requirements.subjects import BUILT_IN, START, Bench, Subject, each
 from tests.support.recording import Message
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-_SOME = (*BUILT_IN[:2], SUBJECTS[-1])
 
 
-@each(_SOME)
+@each(BUILT_IN[:2])
 async def test_a_client_of_version_2_is_answered_with_1_and_can_work(
     bench: Bench, subject: Subject
 ) -> None:
@@ -25,7 +24,7 @@ async def test_a_client_of_version_2_is_answered_with_1_and_can_work(
         assert asked == set()
 
 
-@each(_SOME)
+@each(BUILT_IN[:2])
 async def test_each_request_of_a_batch_is_refused_and_the_rest_goes_on(
     bench: Bench, subject: Subject
 ) -> None:
