@@ -67,16 +67,12 @@ def group_killed(client: RecordingClient) -> None:
     os.killpg(client.process.pid, signal.SIGKILL)
 
 
-def ended_by_signal(client: RecordingClient) -> None:
-    client.terminate(signal.SIGTERM)
-
-
 def stdin_closed(client: RecordingClient) -> None:
     client.close_stdin()
 
 
 @pytest.mark.hazard("V7.1")
-@pytest.mark.parametrize("end", [group_killed, ended_by_signal, stdin_closed])
+@pytest.mark.parametrize("end", [group_killed, stdin_closed])
 async def test_a_turn_and_what_waits_survive_the_end_of_the_client(world: World, end: Any) -> None:
     async with kept(world) as client:
         client.send_prompt("say one; gate g; say two")
@@ -88,7 +84,7 @@ async def test_a_turn_and_what_waits_survive_the_end_of_the_client(world: World,
         await client.wait(within=3)
         world.gates.open("g")
         await world.gates.reached("h")
-        async with world.bridge(session=False) as other:
+        async with world.inside(session=False) as other:
             await other.load_session(client.session_id, world.cwd)
             assert other.texts()[:3] == ["one", "two", "three"]
             world.gates.open("h")
@@ -107,7 +103,7 @@ async def test_a_cancel_behind_the_end_of_the_waiter_is_nobodys_stop(world: Worl
         client.notify("$/cancel_request", {"requestId": request})
         os.kill(bridge, signal.SIGCONT)
         world.gates.open("g")
-        async with world.bridge(session=False) as other:
+        async with world.inside(session=False) as other:
             await other.load_session(client.session_id, world.cwd)
             await other.until_text("two")
 
@@ -144,7 +140,7 @@ async def test_after_the_return_the_turn_is_waited_for_and_the_stop_reaches_it(
         await world.gates.reached("g")
         group_killed(client)
         await client.wait()
-        async with world.bridge(session=False) as other:
+        async with world.inside(session=False) as other:
             await other.load_session(client.session_id, world.cwd)
             assert "A turn runs in this session: “say one; gate g; say two”." in other.texts()[-1]
             waits = other.send_prompt("/queue wait")
@@ -164,7 +160,7 @@ async def test_work_can_be_reached_again_where_the_folder_of_the_sockets_was_rem
         group_killed(client)
         await client.wait()
         await kept_bridge(world)
-        async with world.bridge(session=False) as other:
+        async with world.inside(session=False) as other:
             await other.load_session(client.session_id, world.cwd)
             world.gates.open("g")
             await other.until_text("two")
@@ -180,7 +176,7 @@ async def test_close_lets_the_turn_go_on_and_ends_an_idle_session(world: World) 
         for session in (idle, client.session_id):
             assert await client.request("session/close", {"sessionId": session}) == {}
         world.gates.open("g")
-        async with world.bridge(session=False) as other:
+        async with world.inside(session=False) as other:
             live = await other.load_session(client.session_id, world.cwd)
             await other.until_text("two")
             assert live["_meta"]["acp_bridge"]
@@ -198,7 +194,7 @@ async def test_work_that_nobody_looks_at_ends_in_time_and_what_waits_is_left_ove
         group_killed(client)
         await client.wait()
         await ended(world)
-    async with world.bridge(session=False) as other:
+    async with world.inside(session=False) as other:
         loaded = await other.load_session(client.session_id, world.cwd)
         assert other.texts()[0] == "one"
         (held,) = loaded["_meta"]["acp_bridge"]["held"]
@@ -217,17 +213,16 @@ def folders(pids: Iterable[int]) -> set[str]:
 DIALOGUE = ROOT / "fixtures" / "dialogues" / "everyday.txt"
 
 
-@pytest.mark.parametrize("agent", [["--", *fixture_command()], ["--model", f"scripted:{DIALOGUE}"]])
 async def test_agents_and_what_they_are_forked_from_start_where_the_client_has_started_the_bridge(
-    world: World, tmp_path: Path, agent: list[str]
+    world: World, tmp_path: Path
 ) -> None:
     folder = tmp_path / "of the editor"
     folder.mkdir()
-    async with kept(world, *agent, cwd=folder):
+    async with kept(world, "--model", f"scripted:{DIALOGUE}", cwd=folder):
         bridge = (await kept_bridge(world)).pid
         agents = [pid for pid in descendants(bridge) if not children(pid)]
         parents = [pid for pid in children(bridge) if "agent.fork_parent" in command_line(pid)]
-        assert len(parents) == ("--model" in agent)
+        assert len(parents) == 1
         assert folders([*agents, *parents]) == {str(folder)}
         assert folders([bridge]) == {"/"}
 

@@ -35,7 +35,7 @@ async def test_a_second_bridge_is_told_that_a_session_is_open_and_gets_it_when_i
             assert error.args[0].endswith(f"{told} {first.process.pid}")
             done, _, told = await world.command("cancel", first.session_id)
             assert (done, f"process {first.process.pid}, " in told) == (1, True)
-        async with world.bridge("writer-lock", session=False) as second:
+        async with world.inside("writer-lock", session=False) as second:
             waiting = second.send_request("session/load", setup)
             assert await first.prompt("say two") == {"stopReason": "end_turn"}
             assert second.recording.answers(waiting) == []
@@ -77,7 +77,7 @@ async def test_a_session_is_free_as_soon_as_the_bridge_that_had_it_was_killed(
         session = first.session_id
         first.kill()
         await first.wait()
-    async with world.bridge("writer-lock", session=False) as second:
+    async with world.inside("writer-lock", session=False) as second:
         await second.load_session(session, world.cwd)
         assert await second.prompt("history") == {"stopReason": "end_turn"}
         assert second.texts() == ["one", "say one"]
@@ -104,7 +104,7 @@ async def test_a_prompt_that_cannot_be_kept_is_refused_and_a_turn_goes_on_visibl
         assert await client.prompt("say four") == {"stopReason": "end_turn"}
         session = client.session_id
     assert "say never" not in world.log.prompts()
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         assert client.texts() == ["one", "two", "three", "four"]
 

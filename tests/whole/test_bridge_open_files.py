@@ -72,7 +72,7 @@ async def test_a_bridge_without_room_refuses_sessions_and_goes_on_with_those_it_
         await client.request("session/close", {"sessionId": opened.pop()})
         opened.append(await client.new_session(world.cwd))
         assert len(await full(world, client)) == 1  # the one that there was before
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         for session in opened[:-1]:
             await client.load_session(session, world.cwd)
             assert client.texts(session) == ["one", "two"]
@@ -105,7 +105,7 @@ async def test_a_bridge_that_can_open_nothing_takes_prompts_and_ends_in_order(
         assert await stopped(client, client.send_prompt("say two")) == "end_turn"
         assert "sessions.full limit=3" in client.stderr.decode()
         session = client.session_id
-    async with world.bridge(session=False) as client:
+    async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         assert client.texts() == ["one", "two"]
 

@@ -21,7 +21,7 @@ async def texts(client: RecordingClient, session_id: str) -> str:
 async def test_a_session_is_used_through_another_bridge_and_taken_over_when_its_own_is_killed(
     world: World,
 ) -> None:
-    async with world.bridge(session=False) as other:
+    async with world.inside(session=False) as other:
         async with world.bridge(exits=-signal.SIGKILL) as holder:
             session_id = holder.session_id
             await holder.prompt("say before")
@@ -45,7 +45,7 @@ async def test_a_session_is_used_through_another_bridge_and_taken_over_when_its_
 async def test_the_clients_of_every_bridge_are_told_how_the_turn_of_a_killed_holder_was_left(
     world: World,
 ) -> None:
-    async with world.bridge(session=False) as one, world.bridge(session=False) as two:
+    async with world.inside(session=False) as one, world.inside(session=False) as two:
         async with world.bridge(exits=-signal.SIGKILL) as holder:
             session_id = holder.session_id
             for other in (one, two):

@@ -67,8 +67,7 @@ def place() -> Iterator[Path]:
         yield path
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["built-in", "another"])
-@pytest.mark.parametrize("few", [0, 2, 5])
+@pytest.mark.parametrize(("few", "own"), [(0, True), (2, False), (5, True)])
 @pytest.mark.hazard("P16.5", "P6")
 async def test_a_user_with_few_processes_left_gets_a_session_or_is_told_the_limit(
     place: Path, few: int, own: bool
@@ -82,8 +81,7 @@ async def test_a_user_with_few_processes_left_gets_a_session_or_is_told_the_limi
     assert "log" not in told
 
 
-@pytest.mark.parametrize("home", ["read-only", "missing", "file"])
-@pytest.mark.parametrize("own", [True, False], ids=["built-in", "another"])
+@pytest.mark.parametrize(("home", "own"), [("read-only", True), ("missing", False), ("file", True)])
 @pytest.mark.hazard("P16.4")
 async def test_a_home_that_can_not_be_used_is_named_with_the_reason(
     place: Path, home: str, own: bool

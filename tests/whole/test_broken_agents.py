@@ -18,16 +18,11 @@ _SECONDS = 40
 each = pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
 #: one of each form of what is told. Commands print what the bridge's error has, whatever that is.
 PRINTED = (
-    "a path that leads nowhere",
     "it ends with a reason",
-    "a usage of 200 lines behind its error",
     "a secret in its last line",
-    "a program that knows nothing of ACP",
     "no word at all",
     "it refuses a session",
-    "it refuses a session in several lines",
     "bytes that are no text",
-    "it goes on in the background",
 )
 
 

@@ -36,38 +36,6 @@ def prompted(log: FixtureLog) -> list[str]:
     return ["".join(block["text"] for block in each["params"]["prompt"]) for each in got]
 
 
-@pytest.mark.hazard("Q16.2")
-async def test_one_moves_drops_and_edits_what_the_other_has_queued_and_it_runs_so(
-    tmp_path: Path, env: dict[str, str], gates: Gates, agent_log: FixtureLog
-) -> None:
-    async with person(CHAT, tmp_path, env) as owner:
-        await queues(owner, gates, "say one", "say two", "say three")
-        async with person(["attach"], tmp_path, env) as guest:
-            await guest.sees("  4 waits, another's: say three\n")
-            guest.type(f"\t{DOWN}{DOWN}")
-            await guest.sees("* 4 waits, another's: say three\n")
-            guest.type("\x1b[1;3A\x1b[1;2AJ")
-            moved = "2 waits{0}: say one\n{1}4 waits{0}: say three\n  3 waits{0}: say two\n"
-            await guest.sees(moved.format(", another's", "* "))
-            await owner.sees(moved.format("", "  "))
-            guest.type("d")
-            await guest.sees("dropped: say three")
-            await owner.sees("not run: say three")
-            guest.type("e")
-            await guest.sees("» say two")
-            guest.type(", and better\r")
-            await owner.sees("  2 waits: say one\n  3 waits: say two, and better\n")
-            gates.open("open")
-            for each in (owner, guest):
-                await each.sees("\ntwo, and better")
-                assert each.seen.count("» say two") == 1
-            guest.type("\x04")
-            assert await guest.process.wait() == 0
-        owner.type("\x04")
-        assert await owner.process.wait() == 0
-    assert prompted(agent_log) == ["gate open", "say one", "say two, and better"]
-
-
 @pytest.mark.hazard("Q16.2", "R12")
 async def test_what_is_left_over_is_edited_moved_and_dropped_and_then_run(
     tmp_path: Path, env: dict[str, str], gates: Gates, agent_log: FixtureLog
@@ -91,21 +59,3 @@ async def test_what_is_left_over_is_edited_moved_and_dropped_and_then_run(
         there.type("\x04")
         assert await there.process.wait() == 0
     assert prompted(agent_log) == ["gate open", "say two", "say three more"]
-
-
-@pytest.mark.hazard("Q16.2")
-async def test_one_who_looks_on_sees_what_waits_and_changes_nothing(
-    tmp_path: Path, env: dict[str, str], gates: Gates
-) -> None:
-    async with person(CHAT, tmp_path, env) as owner:
-        await queues(owner, gates, "say one")
-        async with person(["attach", "--read-only"], tmp_path, env) as guest:
-            await guest.sees("  2 waits, another's: say one\n")
-            guest.type("\td\r")
-            await guest.sees("this only looks on")
-            guest.type("\x04")
-            assert await guest.process.wait() == 0
-        gates.open("open")
-        await owner.sees("\none")
-        owner.type("\x04")
-        assert await owner.process.wait() == 0

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import anyio
 import pytest
 
 from tests.support.gates import Gates
 from tests.support.person import person
 from tests.support.waiting import until
-from tests.whole.bridge_support import World, stopped
 
 pytestmark = pytest.mark.process
 
@@ -49,25 +47,3 @@ async def test_alt_enter_reaches_the_turn_of_the_built_in_agent_and_stands_there
         assert there.seen.count("in verse") == 1
         there.type("\x04")
         assert await there.process.wait() == 0
-
-
-async def test_send_steer_shows_the_turn_from_then_on_and_says_that_the_words_joined_it(
-    world: World,
-) -> None:
-    told: list[tuple[int, str, str]] = []
-    async with world.bridge("steers") as client:
-        first = client.send_prompt("say before; gate g; say since")
-        await world.gates.reached("g")
-
-        async def send() -> None:
-            words = ("send", "--steer", "--wait", client.session_id, "say two")
-            told.append(await world.command(*words))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(send)
-            await until(lambda: world.log.events("steered"))
-            world.gates.open("g")
-            assert await stopped(client, first) == "end_turn"
-    [(code, out, err)] = told
-    assert (code, err) == (0, "acp-bridge: the words joined the running turn\n")
-    assert out.replace("\n", "") == "sincetwo"

@@ -18,7 +18,7 @@ from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.v2_schema import HELLO
 from tests.whole.bridge_support import ROOT, World
-from tests.whole.test_serve import Serving, serving, start
+from tests.whole.test_serve import Serving, serving, start, token_of
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("N2")]
 
@@ -57,36 +57,6 @@ async def test_on_its_own_machine_it_comes_in_though_nobody_can_look_into_it(
     assert world.log.prompts() == ["say one"]
 
 
-async def test_a_turn_that_ends_while_the_line_is_down_is_shown_and_answered(
-    world: World, tmp_path: Path
-) -> None:
-    async with connecting(world, tmp_path) as (_, line, client):
-        asked = client.send_prompt("say before; gate g; say after")
-        await world.gates.reached("g")
-        await client.until_text("before")
-        await line.cut()
-        world.gates.open("g")
-        answer = await client.answer_to(asked, within=20)
-        assert answer["result"] == {"stopReason": "end_turn"}
-        assert client.text().count("before") == client.text().count("after") == 1
-        assert client.recording.answers(asked) == [answer]
-    assert len(world.log.prompts()) == 1
-
-
-@pytest.mark.hazard("N2.18")
-async def test_a_stop_said_while_the_line_is_down_reaches_its_prompt_alone(
-    world: World, tmp_path: Path
-) -> None:
-    async with connecting(world, tmp_path) as (_, line, client):
-        asked = client.send_prompt("gate g; say never")
-        follows = client.send_prompt("say follows")
-        await world.gates.reached("g")
-        await line.cut()
-        client.cancel()
-        assert (await client.answer_to(asked, 20))["result"] == {"stopReason": "cancelled"}
-        assert (await client.answer_to(follows, 20))["result"] == {"stopReason": "end_turn"}
-
-
 @pytest.mark.hazard("N2.20")
 async def test_an_answer_given_while_the_line_is_down_reaches_its_question(
     world: World, tmp_path: Path
@@ -108,12 +78,12 @@ async def test_a_server_that_is_killed_and_comes_back_tells_what_became_of_each_
     words = ["serve", "127.0.0.1:0", "--root", str(world.cwd), "--allow-local", "--keep", "8h"]
     command = [sys.executable, "-m", "acp_bridge", *words, "--", *fixture_command()]
     env = {**os.environ, **world.env, "ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
-    _, secret, _ = await world.command("serve", "token", "laptop")
+    secret = token_of(world.home, "laptop")
     async with AsyncExitStack() as stack:
 
         async def served(said: Path) -> Serving:
             it = Serving(world, start(command, env, world.cwd, said), said)
-            it.secret = secret.strip()
+            it.secret = secret
             stack.callback(it.process.wait)
             stack.callback(it.process.kill)
             return await it.started()
@@ -137,16 +107,15 @@ async def test_a_server_that_is_killed_and_comes_back_tells_what_became_of_each_
 
 @pytest.mark.hazard("N2.1")
 @pytest.mark.parametrize("hello", [{"protocolVersion": 1, "clientCapabilities": {}}, HELLO])
-@pytest.mark.parametrize("seed", range(3))
 async def test_cut_after_some_bytes_again_and_again_each_prompt_runs_ends_and_is_shown_once(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, hello: Any
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hello: Any
 ) -> None:
     monkeypatch.setattr(shell, "SHORTEST", 0.0)
     monkeypatch.setattr(shell, "LONGEST", 0.05)
-    rng = Random(seed)
+    rng = Random(0)
     async with (
         serving(world, tmp_path, "--allow-local", "--keep", "8h") as it,
-        cutter(it.port, seed, cuts=20) as line,
+        cutter(it.port, 0, cuts=20) as line,
         test_shell.editor(line.port, it.secret) as client,
     ):
         await client.request("initialize", hello, within=20)

@@ -107,24 +107,6 @@ async def test_a_permission_is_asked_and_its_answer_reaches_the_agent(
 
 
 @of(OF_CLIENTS_OF_2)
-async def test_a_deaf_agent_is_killed_and_the_session_goes_on(
-    world: World, pairing: Pairing
-) -> None:
-    async with pairing.inside(world, deaf=True, drain_timeout=0.5) as it:
-        assert await it.prompt("say first") == "end_turn"
-        deaf = it.send("gate g")
-        await world.gates.reached("g")
-        it.client.cancel()
-        assert await it.ended(deaf) == "cancelled"
-        assert await it.prompt("say third") == "end_turn"
-        first, killed, third = world.log.turns()
-        assert first["pid"] == killed["pid"] != third["pid"]
-        assert third["history"][:1] == ["say first"]
-        assert it.said() == "firstthird"
-        assert it.ends() == ["end_turn", "cancelled", "end_turn"]
-
-
-@of(OF_CLIENTS_OF_2)
 async def test_a_killed_agent_ends_the_turn_with_an_error_and_is_replaced(
     world: World, pairing: Pairing
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.core.settings import AgentProtocol
+from acp_bridge.terminal import cli
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import V2_AGENT, replay_command
 from tests.support.recording import Message, RpcError
@@ -262,14 +263,15 @@ def early_or_late(seconds: int) -> str:
         (None, "No such file"),
     ],
 )
-async def test_a_file_that_is_no_trace_is_said_to_be_none(
-    world: World, tmp_path: Path, text: str | None, why: str
+def test_a_file_that_is_no_trace_is_said_to_be_none(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, text: str | None, why: str
 ) -> None:
     file = tmp_path / "trace"
     if text is not None:
         file.write_text(text)
-    code, out, said = await world.command("replay", str(file))
-    assert (code, out) == (2, "")
+    assert cli.run(["replay", str(file)]) == 2
+    out, said = capfd.readouterr()
+    assert out == ""
     assert why in said
 
 

@@ -21,7 +21,6 @@ from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.processes import all_gone
 from tests.whole.bridge_support import ROOT
-from tests.whole.tiny_agent import tiny_agent
 
 pytestmark = pytest.mark.process
 
@@ -93,47 +92,24 @@ async def test_a_script_gets_the_answer_and_goes_on_with_the_session(
     assert (code, out) == (0, "again\n")
 
 
-async def test_what_the_users_rules_let_wait_waits_for_a_person_at_another_client(
+@pytest.mark.hazard("A1.13")
+async def test_a_run_that_allows_all_does_not_answer_for_hooks_that_can_not_be_read(
     terminal: Terminal,
 ) -> None:
     home = anyio.Path(terminal.env["ACP_BRIDGE_HOME"])
     await home.mkdir()
-    await (home / "permissions.toml").write_text('unattended = "wait"')
-    async with terminal.start("run", "permission; say done", stdout=PIPE, stderr=PIPE) as process:
-        assert process.stderr
-        assert process.stdout
-        told = b""
-        while not (found := re.search(rb"approve (\w+), or deny", told)):
-            told += await process.stderr.receive()
-        session = found[1].decode()
-        approved, _, _ = await terminal.command("approve", session, "--option", "allow")
-        assert approved == 0
-        assert await process.wait() == 0
-        assert b"[permission allow]" in await process.stdout.receive()
-    code, out, _ = await terminal.run("run", "--permissions", "deny", "permission")
-    assert (code, out) == (3, "[permission reject]\n")
-
-
-@pytest.mark.hazard("A1.13")
-@pytest.mark.parametrize("name", ["permissions.toml", "hooks.toml"])
-async def test_a_run_that_allows_all_does_not_answer_for_rules_and_hooks_that_can_not_be_read(
-    terminal: Terminal, name: str
-) -> None:
-    home = anyio.Path(terminal.env["ACP_BRIDGE_HOME"])
-    await home.mkdir()
-    await (home / name).symlink_to("nowhere")
+    await (home / "hooks.toml").symlink_to("nowhere")
     code, out, err = await terminal.run("run", "--permissions", "allow", "permission")
     assert (code, out) == (3, "[permission reject]\n")
     assert "leads nowhere" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_a_signal_cancels_the_turn_and_waits_for_its_end(
-    terminal: Terminal, agent_log: FixtureLog, gates: Gates, number: signal.Signals
+    terminal: Terminal, agent_log: FixtureLog, gates: Gates
 ) -> None:
     async with terminal.start("run", "gate middle; say never", stdout=DEVNULL) as process:
         await gates.reached("middle")
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
     assert agent_log.received("session/cancel")
     assert [event["stop"] for event in agent_log.events("answered")] == ["cancelled"]
@@ -258,31 +234,6 @@ async def test_an_agent_that_is_not_there_or_wants_a_login_has_an_exit_code_of_i
     assert (code, err) == (1, "acp-bridge run: no session has an id that begins with 'nope'\n")
 
 
-@pytest.mark.hazard("U1")
-@pytest.mark.parametrize("when", ["initialize", "session/new"])
-async def test_the_last_words_of_an_agent_that_does_not_start_are_shown_without_secrets(
-    terminal: Terminal, when: str, tmp_path: Path
-) -> None:
-    agent = tiny_agent(
-        tmp_path,
-        f"""
-def {when.replace("/", "_")}(id, params):
-    print("no config: see", os.environ["MY_API_KEY"], file=sys.stderr)
-    print("sk-averysecretvalue", file=sys.stderr, flush=True)
-    os._exit(3)
-""",
-    )
-    command = [sys.executable, "-m", "acp_bridge", "run", "hello", "--", *agent]
-    env = {**os.environ, **terminal.env, "MY_API_KEY": "avalueofitsown"}
-    with anyio.fail_after(_SECONDS):
-        done = await anyio.run_process(command, cwd=terminal.folder, env=env, check=False)
-    first, *told = done.stderr.decode().splitlines()
-    assert (done.returncode, first.endswith("(exit code 3)")) == (6, True)
-    begin = "acp-bridge: "
-    lines = ("the last lines of its stderr:", "  no config: see ***", "  ***")
-    assert told[:3] == [begin + line for line in lines]
-
-
 async def test_commands_that_the_built_in_agent_did_not_run_are_not_listed_as_run(
     terminal: Terminal,
 ) -> None:
@@ -296,50 +247,23 @@ async def test_commands_that_the_built_in_agent_did_not_run_are_not_listed_as_ru
     assert [each["_meta"] for each in ended] == [{"acp_bridge": {"ran": False}}] * 2
     _, out, _ = await terminal.command("show", end["sessionId"], "--files")
     assert out == "Nothing was read, edited or run.\n"
-    _, out, _ = await terminal.command("show", end["sessionId"], "--diff")
-    assert out == "# No tool call tells of a change.\n"
-    _, out, _ = await terminal.command("run", *model, "--permissions", "allow", "--json", "go")
-    session = json.loads(out.splitlines()[-1])["sessionId"]
-    _, out, _ = await terminal.command("show", session, "--files")
-    assert out.count("run ") == 2
 
 
 async def test_the_tokens_of_the_built_in_agent_are_counted(terminal: Terminal) -> None:
     said = terminal.folder / "said.txt"
     calls = ["turn", 'call: shell {"command": "true"}', "---", "text: one two three", ""]
     said.write_text("\n".join(calls))
-    for words in (("go",), ("--continue", "go on")):
-        code, *_ = await terminal.command("run", "--model", f"scripted:{said}", *words)
-        assert code == 3  # the command was denied
+    code, *_ = await terminal.command("run", "--model", f"scripted:{said}", "go")
+    assert code == 3  # the command was denied
     _, out, _ = await terminal.command("cost", "--json")
     (row,) = [json.loads(line) for line in out.splitlines()]
-    assert (row["turns"], row["untold"], row["uncounted"]) == (2, 0, [])
+    assert (row["turns"], row["untold"], row["uncounted"]) == (1, 0, [])
     tokens = row["tokens"]
-    assert tokens["outputTokens"] >= 6
+    assert tokens["outputTokens"] >= 3
     assert tokens["totalTokens"] == tokens["inputTokens"] + tokens["outputTokens"]
-    _, out, _ = await terminal.command("cost")
-    assert str(tokens["totalTokens"]) in out
 
 
-async def test_a_notice_of_the_built_in_agent_goes_to_stderr_and_is_marked(
-    terminal: Terminal,
-) -> None:
-    said = terminal.folder / "said.txt"
-    said.write_text("turn\ntext: The answer.\nerror: refused Not that.\n")
-    model = ("--model", f"scripted:{said}")
-    _, out, err = await terminal.command("run", *model, "go")
-    assert (out, "Not that." in err) == ("The answer.\n", True)
-    _, out, _ = await terminal.command("run", *model, "--json", "go")
-    told = [json.loads(line) for line in out.splitlines()]
-    (notice,) = [each for each in told if "Not that." in str(each.get("update"))]
-    assert notice["_meta"] == {"acp_bridge": {"notice": True}}
-    marked = [each for each in told if "_meta" in each]
-    assert marked == [notice]
-    _, shown, _ = await terminal.command("show", told[-1]["sessionId"])
-    assert re.search(r"## acp-bridge\s+\[acp-bridge\] Not that\.", shown)
-
-
-async def test_without_a_key_the_demo_answers_only_if_it_was_named(terminal: Terminal) -> None:
+async def test_without_a_key_the_demo_does_not_answer(terminal: Terminal) -> None:
     command = [sys.executable, "-m", "acp_bridge", "run", "hello"]
     env = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     env |= terminal.env
@@ -348,9 +272,6 @@ async def test_without_a_key_the_demo_answers_only_if_it_was_named(terminal: Ter
         assert (done.returncode, done.stdout) == (9, b"")
         assert b"no key of any provider" in done.stderr
         assert b"acp-bridge key" in done.stderr
-        command += ["--model", "demo"]
-        done = await anyio.run_process(command, cwd=terminal.folder, env=env, check=False)
-        assert (done.returncode, bool(done.stdout)) == (0, True)
 
 
 async def test_an_error_that_the_log_has_more_of_says_which_log(
@@ -398,19 +319,3 @@ async def test_what_a_run_has_edited_is_shown_as_git_shows_it(terminal: Terminal
     assert ours.splitlines() == [each for each in theirs.splitlines() if each[:6] != "index "]
     _, turns, _ = await terminal.command("show", "--turns", "--json")
     assert [each["by"] for each in json.loads(turns)["decided"]] == ["client"]
-
-
-async def test_what_a_hook_that_has_failed_may_refuse_is_denied_and_stderr_says_why(
-    terminal: Terminal,
-) -> None:
-    home = anyio.Path(terminal.env["ACP_BRIDGE_HOME"])
-    await home.mkdir(exist_ok=True)
-    await (home / "hooks.toml").write_text("[[PermissionRequest]]\ncommand = 'exit 3'\n")
-    shutil.copytree(ROOT / "fixtures/example", terminal.folder, dirs_exist_ok=True)
-    before = (terminal.folder / "parser.py").read_bytes()
-    run = ["run", "--permissions", "allow", "--model", "scripted:answers"]
-    code, _, said = await terminal.command(*run, "parser.py fails on empty lines, fix it")
-    assert code != 0
-    assert (terminal.folder / "parser.py").read_bytes() == before
-    assert "A hook of PermissionRequest failed" in said
-    assert "denied by unattended" in said

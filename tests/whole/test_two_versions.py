@@ -5,7 +5,6 @@ The older one comes out of the history of this repository, so a clone without it
 
 import json
 import signal
-import sqlite3
 import subprocess
 import zipfile
 from dataclasses import dataclass
@@ -14,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.person import person
-from tests.whole.bridge_support import ROOT, TELL_ACCEPTED, World, accepted, shown, stopped
-from tests.whole.test_bridge_keep import kept
+from tests.whole.bridge_support import ROOT, TELL_ACCEPTED, World, shown, stopped
 from tests.whole.test_bridge_left_over import leave_waiting
 from tests.whole.test_bridge_passages import cards
 from tests.whole.test_bridge_socket import CONNECTING, listening
@@ -66,55 +63,35 @@ def pair(request: pytest.FixtureRequest, old: Version) -> Pair:
     return Pair(old, NEW) if request.param == "of the old one" else Pair(NEW, old)
 
 
-async def test_each_lists_the_other_with_its_version(world: World, old: Version) -> None:
-    async with world.bridge(env=old) as one, world.bridge() as two:
-        assert (await listening(world, one)).version == OLD_VERSION
-        assert (await listening(world, two)).version != OLD_VERSION
-
-
-async def test_the_commands_of_one_see_feed_answer_stop_and_close_a_session_of_the_other(
-    world: World, pair: Pair
+async def test_the_commands_of_this_one_see_feed_answer_stop_and_close_a_session_of_the_old_one(
+    world: World, old: Version
 ) -> None:
-    env = pair.other
-    async with world.bridge(capabilities={}, env=pair.holder) as editor:
+    async with world.bridge(capabilities={}, env=old) as editor:
         editor.side.permission = "never"
         first = editor.send_prompt("permission; gate middle; say never")
         await editor.until_request("session/request_permission")
         session = editor.session_id
-        code, out, _ = await world.command("send", session[:6], "say queued", env=env)
+        code, out, _ = await world.command("send", session[:6], "say queued")
         assert (code, out.split()[:4]) == (0, ["In", "the", "queue", "of"])
-        code, out, _ = await world.command("ps", "--json", env=env)
+        code, out, _ = await world.command("ps", "--json")
         listed = json.loads(out)
         assert (listed["sessionId"], listed["state"], listed["waiting"]) == (
             session,
             "permission",
             1,
         )
-        assert (await world.command("approve", session, "--option", "allow", env=env))[0] == 0
+        assert (await world.command("approve", session, "--option", "allow"))[0] == 0
         await world.gates.reached("middle")
-        assert (await world.command("cancel", session, env=env))[0] == 0
+        assert (await world.command("cancel", session))[0] == 0
         assert await stopped(editor, first) == "cancelled"
         await editor.until_text("queued")
-        assert (await world.command("close", session, env=env))[0] == 0
-        code, out, _ = await world.command("send", session, "say held", env=env)
+        assert (await world.command("close", session))[0] == 0
+        code, out, _ = await world.command("send", session, "say held")
         assert (code, "is not live: recorded, and " in out) == (0, True)
-    async with world.bridge(session=False, env=pair.holder) as editor:
+    async with world.bridge(session=False, env=old) as editor:
         loaded = await editor.load_session(session, world.cwd)
         (held,) = loaded["_meta"]["acp_bridge"]["held"]
         assert held[0]["text"] == "say held"
-
-
-async def test_attach_of_one_shows_a_session_of_the_other_and_prompts_there(
-    world: World, pair: Pair
-) -> None:
-    own = {"ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
-    env = {**world.env, **own, **pair.other}
-    async with world.bridge(env=pair.holder) as editor:
-        await editor.prompt("say from-the-editor")
-        async with person(["attach", editor.session_id], world.cwd, env) as there:
-            await there.sees("from-the-editor")
-            there.type("say from-the-terminal\r")
-            await editor.until_text("from-the-terminal", within=20)
 
 
 @pytest.mark.hazard("V8.11")
@@ -142,24 +119,6 @@ async def test_a_session_of_one_goes_through_the_other_which_takes_it_over_when_
         assert other.text(session).count("Interrupted") == 1
         assert [card["status"] for card in cards(other, session)][1:] == ["failed"]
         assert len({turn["pid"] for turn in world.log.turns()}) == 2
-
-
-@pytest.mark.hazard("V7")
-async def test_a_client_of_the_one_comes_back_to_the_work_that_the_other_has_kept(
-    world: World, pair: Pair
-) -> None:
-    async with kept(world, env=pair.holder) as client:
-        client.side.permission = "never"
-        client.send_prompt("permission; gate g; say answered")
-        await accepted(client, client.send_prompt("say next"))
-        await client.until_request("session/request_permission")
-        client.kill()
-        async with world.bridge(session=False, env=pair.other) as other:
-            await other.load_session(client.session_id, world.cwd)
-            await world.gates.reached("g")
-            world.gates.open("g")
-            await other.until_text("answered")
-            await other.until_text("next")
 
 
 @pytest.mark.hazard("K1", "R12")
@@ -193,32 +152,18 @@ async def test_what_the_one_has_recorded_is_loaded_by_the_other_and_then_by_the_
         assert [each["sessionId"] for each in listed["sessions"]] == [session]
 
 
-async def test_a_session_file_of_a_later_version_is_refused_by_each_in_a_sentence(
-    world: World, pair: Pair
-) -> None:
-    async with world.bridge(env=pair.holder) as client:
-        await client.prompt("say one")
-        session = client.session_id
-    (file,) = (world.home / "sessions").rglob(f"{session}.db")
-    with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA user_version=99")
-    connection.close()
-    async with world.bridge(session=False, env=pair.other) as client:
-        params = {"sessionId": session, "cwd": str(world.cwd), "mcpServers": []}
-        answer = await client.answer_to(client.send_request("session/load", params), within=20)
-        assert "newer acp-bridge" in json.dumps(answer["error"])
-
-
 @pytest.mark.hazard("V6.1")
-async def test_what_an_agent_of_the_one_starts_can_not_join_the_other(
-    world: World, pair: Pair, tmp_path: Path
+async def test_what_an_agent_of_the_old_one_starts_can_not_join_this_one(
+    world: World, old: Version, tmp_path: Path
 ) -> None:
     command = tiny_agent(tmp_path, CONNECTING)
     async with (
-        world.bridge(env=pair.other) as other,
-        world.bridge(env=pair.holder, command=command) as client,
+        world.bridge() as other,
+        world.bridge(env=old, command=command) as client,
     ):
         bridge = await listening(world, other)
+        assert bridge.version != OLD_VERSION
+        assert (await listening(world, client)).version == OLD_VERSION
         answer = await client.request("_x/connect", {"path": bridge.socket})
         assert "agents and what they start" in answer["said"]
         assert answer["said"].count("\n") == 1
