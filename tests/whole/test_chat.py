@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from acp_bridge.core.journal.reading import all_sessions
+from acp_bridge.core.settings import NOTIFY_FILE
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.person import Person, person
@@ -127,12 +128,16 @@ async def test_ctrl_x_ctrl_e_edits_the_line_in_an_editor_and_nothing_is_printed_
 async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the_other(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / NOTIFY_FILE).write_text('notify = ["bell"]')
     async with person(CHAT, tmp_path, env) as owner:
         await owner.sees("»")
         owner.type("say before; permission; gate middle; say after\r")
         await owner.sees("1 or y: Allow")
         async with person(["attach"], tmp_path, env) as guest:
             await guest.sees("before")
+            await guest.hears(1)
+            await owner.hears(1)
             await guest.sees("1 or y: Allow")
             await guest.answers("y")
             await owner.sees("no longer asked: ")
