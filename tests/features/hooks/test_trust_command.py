@@ -188,7 +188,8 @@ def test_a_bridge_without_hooks_imports_nothing_for_them(tmp_path: Path) -> None
     loaded = set(done.stdout.split())
     own = {name for name in loaded if name.startswith("acp_bridge.features.hooks")}
     assert own == {"acp_bridge.features.hooks"} | {
-        f"acp_bridge.features.hooks.{name}" for name in ("find", "found", "in_session", "places")
+        f"acp_bridge.features.hooks.{name}"
+        for name in ("find", "found", "in_session", "notices", "places")
     }
     assert not loaded & {"tomllib", "shlex", "glob"}
 
