@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +20,14 @@ _ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def field(monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
-    monkeypatch.delenv("ACP_BRIDGE_DEBUGGABLE")
+def field() -> Iterator[Field]:
+    with a_field() as made:
+        yield made
+
+
+@contextmanager
+def a_field() -> Iterator[Field]:
+    """Make a field; it is removed at the end of the block."""
     folder = for_commoner(Path(tempfile.mkdtemp(prefix="field-")))
     own = {
         "ACP_BRIDGE_HOME": str(folder / "home"),
@@ -28,10 +35,12 @@ def field(monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
         "HOME": str(folder),
         "FIELD": str(os.getpid()),
     }
-    try:
-        yield Field(folder, own, tiny_agent(folder, ATTACKER))
-    finally:
-        anyio.run(until, partial(_removed, folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("ACP_BRIDGE_DEBUGGABLE")
+        try:
+            yield Field(folder, own, tiny_agent(folder, ATTACKER))
+        finally:
+            anyio.run(until, partial(_removed, folder))
 
 
 def _removed(folder: Path) -> bool:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import anyio
 from acp_bridge.sharing.listening.run_files import LiveBridge, live_bridges
 from tests.built_in.support import KEY, OPENAI, Provider
 from tests.support.client import RecordingClient
+from tests.support.model_replies import Call
 from tests.support.rights import for_commoner, without_rights
 from tests.support.waiting import until
 
@@ -379,6 +380,29 @@ class Field:
         given = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.openai_url, **env}
         async with self._started("--model", OPENAI, **given) as client:
             yield client
+
+    @asynccontextmanager
+    async def scripted(self, *turns: Sequence[Call], **env: str) -> AsyncIterator[RecordingClient]:
+        """A bridge with the built-in agent and a model that needs no LiteLLM.
+
+        `turns`: what the model calls at each prompt, together; the last is repeated. `env` is
+        added. There is no session yet. What the model was given is in `model_log`.
+        """
+        self.project.mkdir(exist_ok=True)
+        for_commoner(self.project)
+        lines = []
+        for turn in turns:
+            lines += ["turn", *(f"call: {each.name} {each.arguments}" for each in turn)]
+            lines += ["---", "text: Done."]
+        dialogue = self.folder / "dialogue.txt"
+        dialogue.write_text("\n".join([*lines, ""]))
+        log = {"ACP_BRIDGE_MODEL_LOG": str(self.model_log)}
+        async with self._started("--model", f"scripted:{dialogue}", **log, **env) as client:
+            yield client
+
+    @property
+    def model_log(self) -> Path:
+        return self.folder / "model.log"
 
     @property
     def project(self) -> Path:

@@ -8,12 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
 
+from tests.attacks.conftest import a_field
 from tests.attacks.field import SECONDS, Field
 from tests.attacks.test_other_users import stranger
 from tests.support.client import RecordingClient
@@ -143,9 +144,22 @@ async def serving(field: Field) -> AsyncIterator[Target]:
         process.wait()
 
 
-@pytest.fixture
-async def target(field: Field) -> AsyncIterator[Target]:
-    async with serving(field) as found:
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """The tests share a server."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def shared_field() -> Iterator[Field]:
+    with a_field() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+async def target(shared_field: Field) -> AsyncIterator[Target]:
+    """One for all tests: a client that comes in or is refused changes nothing for the next."""
+    async with serving(shared_field) as found:
         yield found
 
 
@@ -205,16 +219,18 @@ async def test_connect_is_private_and_comes_in_from_the_server_s_own_machine(
 
 
 @pytest.mark.hazard("S28", "V6")
-@pytest.mark.parametrize("words", [["ps"], ["run", "words"], ["approve", "3f", "--option", "x"]])
 async def test_an_agent_can_use_no_command_at_a_server_though_the_user_has_logged_in(
-    target: Target, words: list[str]
+    target: Target,
 ) -> None:
     url = f"http://127.0.0.1:{target.port}"
     code, said = await target.field.command("connect", "--login", url, given=f"{target.token}\n")
     assert code == 0, said
-    command = [sys.executable, "-m", "acp_bridge", *words, "--at", url]
-    said = target.attack(f"import subprocess; subprocess.run({command})")
-    assert "an agent can't do that" in said
+    commands = [
+        [sys.executable, "-m", "acp_bridge", *words, "--at", url]
+        for words in (["ps"], ["run", "words"], ["approve", "3f", "--option", "x"])
+    ]
+    said = target.attack(f"import subprocess\nfor each in {commands}: subprocess.run(each)")
+    assert said.count("an agent can't do that") == len(commands), said
 
 
 @pytest.mark.hazard("S29", "N1.11")
@@ -226,18 +242,13 @@ async def test_another_user_does_not_come_in_with_a_stolen_token(target: Target)
 
 
 @pytest.mark.hazard("S30", "N1.8")
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("Origin: https://evil.example",),
-        ("Origin: null",),
-        ("Origin: http://127.0.0.1:3000",),
-        ("Host: evil.example",),
-    ],
-)
-async def test_a_page_of_another_origin_or_port_or_name_gets_nowhere(
-    target: Target, more: tuple[str, ...]
-) -> None:
-    words = [sys.executable, "-I", "-c", ITSELF, target.port, target.token, *more]
-    said = ran([*without_rights(), *words], target.field)
-    assert said.startswith(("HTTP/1.1 403 ", "HTTP/1.1 421 ")), said
+async def test_a_page_of_another_origin_or_port_or_name_gets_nowhere(target: Target) -> None:
+    for more in (
+        "Origin: https://evil.example",
+        "Origin: null",
+        "Origin: http://127.0.0.1:3000",
+        "Host: evil.example",
+    ):
+        words = [sys.executable, "-I", "-c", ITSELF, target.port, target.token, more]
+        said = ran([*without_rights(), *words], target.field)
+        assert said.startswith(("HTTP/1.1 403 ", "HTTP/1.1 421 ")), said
