@@ -46,17 +46,28 @@ def _taken(file: IO[bytes] | None) -> int:
 def marked(mark: str) -> list[int]:
     """The pids of the living processes that carry the mark."""
     entry = f"{MARK}={mark}".encode()
-    return _processes(lambda folder: entry in (folder / "environ").read_bytes().split(b"\0"))
+    return _processes(lambda pid: entry in _read(f"/proc/{pid}/environ").split(b"\0"))
 
 
 def children(pid: int) -> list[int]:
     """The living children."""
-    return _processes(lambda folder: _parent(folder) == pid)
+    return _processes(lambda child: _parent(child) == pid)
 
 
 def descendants(pid: int) -> list[int]:
     """Children, their children and so on; not those that were adopted by another process."""
-    return [below for child in children(pid) for below in (child, *descendants(child))]
+    below: dict[int, list[int]] = {}
+
+    def noted(child: int) -> bool:
+        below.setdefault(_parent(child), []).append(child)
+        return False
+
+    _processes(noted)
+
+    def of(parent: int) -> list[int]:
+        return [each for child in below.get(parent, ()) for each in (child, *of(child))]
+
+    return of(pid)
 
 
 def command_line(pid: int) -> str:
@@ -110,20 +121,26 @@ async def _ended(pid: int) -> None:
         os.close(fd)
 
 
-def _parent(folder: Path) -> int:
+def _parent(pid: int) -> int:
     # The name, in parentheses, may contain anything.
-    state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-    return -1 if state == "Z" else int(parent)
+    state, parent = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:2]
+    return -1 if state == b"Z" else int(parent)
 
 
-def _processes(wanted: Callable[[Path], bool]) -> list[int]:
+def _read(path: str) -> bytes:
+    # Tests look at every process of the machine again and again; `Path` takes three times as long.
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _processes(wanted: Callable[[int], bool]) -> list[int]:
     found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
             continue
         try:
-            if wanted(folder):
-                found.append(int(folder.name))
+            if wanted(int(name)):
+                found.append(int(name))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
     return found
