@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.field import Field
-from tests.built_in.support import FIRST, KEY, Provider
-from tests.support.model_replies import Text
+from tests.attacks.field import SECONDS, Field
+from tests.built_in.support import KEY, Provider
 from tests.support.person import person
 from tests.support.rights import STRANGER, as_stranger, for_commoner, without_rights
 
@@ -71,7 +70,7 @@ def no_umask() -> Iterator[None]:
 @pytest.mark.hazard("S1")
 @pytest.mark.usefixtures("no_umask")
 async def test_another_user_can_neither_look_into_the_data_folder_nor_read_a_file_of_it(
-    field: Field, provider: Provider
+    field: Field,
 ) -> None:
     """Not even where somebody has opened the folder since."""
     field.folder.chmod(0o755)
@@ -79,10 +78,9 @@ async def test_another_user_can_neither_look_into_the_data_folder_nor_read_a_fil
         await it.sees("MISTRAL_API_KEY")
         it.type(f"{KEY}\r")
         assert await it.process.wait() == 0
-    async with field.built_in(provider) as client:
+    async with field.scripted([]) as client:
         await client.new_session(field.project)
-        provider.say(Text("Hello."))
-        await client.prompt("Hello", within=FIRST)
+        await client.prompt("Hello", within=SECONDS)
         files = [each for each in field.home.rglob("*") if not each.is_dir()]
         folders = [field.home, *(each for each in field.home.rglob("*") if each.is_dir())]
         names = {each.name for each in files}
@@ -129,13 +127,10 @@ async def test_keys_that_another_user_can_have_written_are_not_used(
 
 
 @pytest.mark.hazard("S3")
-@pytest.mark.parametrize("mode", [0o755, 0o777])
-async def test_the_doctor_says_if_others_may_look_into_the_data_folder(
-    field: Field, mode: int
-) -> None:
+async def test_the_doctor_says_if_others_may_look_into_the_data_folder(field: Field) -> None:
     async with field.bridge():
         pass
-    field.home.chmod(mode)
+    field.home.chmod(0o755)
     said = " ".join((await field.command("doctor"))[1].split())
-    assert f"(mode {mode:o})" in said
+    assert "(mode 755)" in said
     assert "others may" in said

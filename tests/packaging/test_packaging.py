@@ -115,7 +115,7 @@ def dependencies(home: Path, *, without: str = "") -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_what_was_built_runs_its_demo_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
+def test_what_was_built_runs_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
     dependencies(installed)
     for command in COMMANDS:
         assert __version__ in run(installed / "bin" / command, "--version", cwd=tmp_path)
@@ -123,7 +123,6 @@ def test_what_was_built_runs_its_demo_outside_the_checkout(installed: Path, tmp_
     for package in ("acp_bridge", "agent"):
         where = f"import {package}; print({package}.__file__)"
         assert Path(run(python, "-c", where, cwd=tmp_path)).is_relative_to(installed)
-    run(installed / "bin" / "acp-bridge", "demo", cwd=tmp_path)
 
 
 @pytest.mark.process

@@ -52,6 +52,7 @@ async def test_a_folder_that_is_there_is_timed_and_nothing_in_it_changes(tmp_pat
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.hazard("S3")
 async def test_others_who_may_write_there_are_a_warning(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o775)
     found = await data_folder.check(subject(tmp_path))
