@@ -79,10 +79,10 @@ class Bench:
             said = [each for each in said if other and each in other[1]]
         return (shell, said) if said else None
 
-    def found(self, line: str) -> Found | None:
+    def found(self, line: str, *, shorten: bool = True) -> Found | None:
         """Return what an allowed line does that was not read; None: nothing."""
         if found := self.surely_differs(line):
-            short = self._shortened(line)
+            short = self._shortened(line) if shorten else line
             shell, said = self.surely_differs(short) or found
             read = [" ".join(map(repr, each.words)) for each, _ in self.judge.read(short).commands]
             return Found(line, short, shell, said, list(dict.fromkeys(read)))
@@ -103,10 +103,13 @@ class Bench:
         return line
 
 
-def work(seed: str, count: int, fault: str = "", most: int = 1_000_000) -> Tally:
+def work(
+    seed: str, count: int, fault: str = "", most: int = 1_000_000, *, shorten: bool = True
+) -> Tally:
     """Judge `count` lines of a seed, and run what is allowed.
 
-    `fault`: the name of a fault that the rules have meanwhile; `most`: end after so many findings.
+    `fault`: the name of a fault that the rules have meanwhile; `most`: end after so many findings;
+    `shorten`: what differs is made short, in hundreds of runs.
     """
     tally, lines = Tally(), Lines(seed)
     with a_scratch() as scratch:
@@ -118,7 +121,7 @@ def work(seed: str, count: int, fault: str = "", most: int = 1_000_000) -> Tally
                     tally.judged += 1
                     if bench.judge.allows(line):
                         tally.allowed += 1
-                        found = bench.found(line)
+                        found = bench.found(line, shorten=shorten)
                         tally.found += [found] if found else []
         finally:
             bench.sandbox.close()

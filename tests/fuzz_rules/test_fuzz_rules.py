@@ -89,7 +89,7 @@ EARLY = {
     "the grammar alone reads a blank, a newline and a backslash": "1:6",
     "the grammar alone reads `<& -push`": "1:4",
     "a bundle of options of which the first is listed": "1:0",
-    "any assignment": "1:0",
+    "any assignment": "1:9",
     "`$f` as a program": "1:0",
     "a here-document ends where its text says": "1:0",
 }
@@ -99,8 +99,16 @@ EARLY = {
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_that_is_put_back_is_found(fault: str, sandbox: Sandbox) -> None:
-    tally = work(EARLY.get(fault, "1:1"), 6000, fault, most=1)
+    tally = work(EARLY.get(fault, "1:1"), 6000, fault, most=1, shorten=False)
     assert tally.found
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_line_that_differs_is_made_shorter(sandbox: Sandbox) -> None:
+    [found] = work("1:0", 6000, "`$f` as a program", most=1).found
+    assert len(found.short) < len(found.line)
+    assert found.said
 
 
 @pytest.mark.hazard("A1.2")
