@@ -61,15 +61,15 @@ def given(model_log: Path) -> list[Any]:
 
 @pytest.mark.hazard("K2", "C17")
 async def test_killed_while_it_is_summarised_a_conversation_is_as_it_was(
-    start_either: Start, cwd: Path, gates: Gates, mark: str, model_log: Path
+    start: Start, cwd: Path, gates: Gates, mark: str, model_log: Path
 ) -> None:
-    async with start_either(REMEMBERS) as client:
+    async with start(REMEMBERS) as client:
         session_id = await opened(client, cwd)
         await client.prompt("I am Ann", within=20)
         client.send_prompt("/compact")
         await gates.reached("g")
         await killed(client, mark)
-    async with start_either(REMEMBERS) as client:
+    async with start(REMEMBERS) as client:
         await loaded(client, session_id, cwd)
         since = client.mark()
         await client.prompt("who am I?", within=20)
@@ -106,10 +106,10 @@ async def test_a_history_that_ends_in_the_middle_of_a_line_keeps_all_before_it(
 
 @pytest.mark.hazard("K9", "R13.5")
 async def test_a_history_of_the_version_before_has_no_rights_and_loses_nothing(
-    start_either: Start, cwd: Path, tmp_path: Path, mark: str
+    start: Start, cwd: Path, tmp_path: Path, mark: str
 ) -> None:
     dialogue = 'when: run\ncall: shell {"command": "echo hi"}\n---\ntext: ran\nturn\nremember'
-    async with start_either(dialogue) as client:
+    async with start(dialogue) as client:
         session_id = await opened(client, cwd)
         client.side.handlers["session/request_permission"] = lambda params: ALWAYS
         await client.prompt("run it", within=20)
@@ -120,7 +120,7 @@ async def test_a_history_of_the_version_before_has_no_rights_and_loses_nothing(
     assert len(before) == len(lines) - 1
     later = {"t": "of a later version", "text": "x"}
     path.write_text("".join(json.dumps(line) + "\n" for line in [*before, later]))
-    async with start_either(dialogue) as client:
+    async with start(dialogue) as client:
         result = await loaded(client, session_id, cwd)
         assert result["modes"]["currentModeId"] == "ask"
         await client.prompt("run it", within=20)

@@ -1,6 +1,5 @@
 """The agent as a process and what it is started with: keys, secrets, MCP servers, libraries."""
 
-import signal
 import subprocess
 import sys
 import threading
@@ -48,16 +47,12 @@ def test_no_model_library_is_needed_to_answer_initialize() -> None:
 
 
 @pytest.mark.hazard("P2", "P4")
-@pytest.mark.parametrize("way", ["eof", signal.SIGTERM])
 async def test_the_import_of_the_model_library_holds_up_neither_answers_nor_the_end(
-    start: Start, cwd: Path, way: str | signal.Signals
+    start: Start, cwd: Path
 ) -> None:
     async with start("", model=MODEL, env={**NO_KEYS, "OPENAI_API_KEY": KEY}) as client:
         await opened(client, cwd)
-        if isinstance(way, signal.Signals):
-            client.terminate(way)
-        else:
-            client.close_stdin()
+        client.terminate()
         assert await client.wait(within=3) == 0
         assert all(record.message is not None for record in client.recording)
 
@@ -168,9 +163,9 @@ async def test_what_a_command_that_kills_its_guard_leaves_is_dead_when_the_call_
 
 
 @pytest.mark.hazard("P1", "P2", "P7.1")
-@pytest.mark.parametrize("way", ["eof", signal.SIGTERM, "close"])
+@pytest.mark.parametrize("way", ["eof", "close"])
 async def test_no_mcp_server_outlives_its_session_however_stubborn(
-    start: Start, cwd: Path, mark: str, way: str | signal.Signals
+    start: Start, cwd: Path, mark: str, way: str
 ) -> None:
     servers = odd("polite", mark=mark), odd("stubborn", "stubborn", "child", mark=mark)
     async with start(HELLO) as client:
@@ -181,10 +176,7 @@ async def test_no_mcp_server_outlives_its_session_however_stubborn(
             assert client.process is not None
             assert marked(mark) == [client.process.pid]
             return
-        if isinstance(way, signal.Signals):
-            client.terminate(way)
-        else:
-            client.close_stdin()
+        client.close_stdin()
         assert await client.wait(within=4) == 0
         await all_gone(mark)
 
