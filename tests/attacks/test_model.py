@@ -40,6 +40,13 @@ def call(name: str, **arguments: str) -> Call:
 
 #: a turn that is not asked for
 LIST = [call("list_files", path=".")]
+#: what is not asked for, and finds nothing outside
+TRICKS = [
+    call("search", path=".", pattern="needle", glob="../outside/*"),
+    call("search", path=".", pattern="--pre=cat", glob="*"),
+    call("search", path=".", pattern="needle", glob="link/*"),
+    call("list_files", path="."),
+]
 
 
 async def act(client: RecordingClient, provider: Provider, *calls: Call) -> None:
@@ -86,13 +93,7 @@ async def test_every_change_every_command_and_every_path_outside_is_asked_for(
         call("write_file", path="link/new.txt", content="x"),
         call("read_file", path=str(field.home / "keys.env")),
     ]
-    tricks = [
-        call("search", path=".", pattern="needle", glob="../outside/*"),
-        call("search", path=".", pattern="--pre=cat", glob="*"),
-        call("search", path=".", pattern="needle", glob="link/*"),
-        call("list_files", path="."),
-    ]
-    turns = [[call("read_file", path="code.txt")], *([each] for each in asked), tricks]
+    turns = [[call("read_file", path="code.txt")], *([each] for each in asked), TRICKS]
     async with field.scripted(*turns) as client:
         project = field.project
         (project / "code.txt").write_text(CODE)
