@@ -25,7 +25,7 @@ demo: $(VENV)/.ready ## the main job, offline, in under 20 s
 test: $(VENV)/.ready ## the tests but for the slow ones (ARGS="-k cancel" for some of them)
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
 
-test-core: $(VENV)/.ready ## the tests of core alone, without features, in a minute
+test-core: $(VENV)/.ready ## the tests of core alone, without features
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/core $(ARGS)
 
 test-slow: $(VENV)/.ready ## the slow ones: attacks, kills, operations at random, processes of the built-in agent
