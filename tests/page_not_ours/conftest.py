@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.page_not_ours.browser import Browser, browser
+from tests.support.all_plugged import all_plugged as all_plugged
 from tests.support.npm import installed, is_asked_for
 
 HERE = Path(__file__).parent
