@@ -11,13 +11,13 @@ from markdown_it import MarkdownIt
 
 from acp_bridge.core.sessions import bounds
 from acp_bridge.core.updates import agent_trouble, notices
-from acp_bridge.features.asking import notices as asking
+from acp_bridge.features.asking import ask as asking
 from acp_bridge.features.hooks import notices as hooks
-from acp_bridge.features.queue_changes import notices as queue_changes
+from acp_bridge.features.queue_changes import changes as queue_changes
 from acp_bridge.features.repository import notices as repository
 from acp_bridge.features.rules import notices as rules_words
 from acp_bridge.features.spending import notices as budget
-from acp_bridge.features.steering import notices as steering
+from acp_bridge.features.steering import steering
 from acp_bridge.features.titles import title
 from acp_bridge.remote.connect import rules
 from acp_bridge.sharing.elsewhere import passage_words

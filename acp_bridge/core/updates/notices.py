@@ -1,6 +1,6 @@
 """The sentences that core says in a session, and the one form in which the bridge says any.
 
-A feature's sentences stand in the `notices.py` of its folder.
+A feature's sentences stand in its folder.
 
 A notice is an agent message of its own, marked in `_meta.acp_bridge`, so that a client that knows
 the bridge can show it apart. It is Markdown, with an empty line before and after it and its lists,

@@ -45,9 +45,9 @@ from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.requests.to_agent import ToAgent
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates.notices import notice
+from acp_bridge.core.updates.wording import visible, words
 from acp_bridge.core.wire.jsonrpc import Answer, Ok, RpcError
 from acp_bridge.core.wire.peer import Call, Peer
-from acp_bridge.features.asking import notices
 
 #: characters of an answer that are passed on.
 _LONGEST: Final = 1_000_000
@@ -63,6 +63,10 @@ _BESIDE: Final = (
 )
 #: characters of an answer that are kept.
 _LONGEST_IN_FORK: Final = 1_000_000
+ASK_WHAT: Final = "Ask what? `/queue ask QUESTION` is answered beside the session."
+CANNOT_ASK: Final = (
+    "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
+)
 
 
 class Fork:
@@ -262,7 +266,7 @@ class Ask(Feature):
         match command.words:
             case ["ask"]:
                 command.show()
-                command.end(notices.ASK_WHAT)
+                command.end(ASK_WHAT)
             case ["ask", *_]:
                 asked = _Question(command.request, typed=True)
                 self.unanswered.append(asked)
@@ -277,12 +281,12 @@ class Ask(Feature):
             answer = await self._run(asked, question)
         except Exception as exc:
             error = exc if isinstance(exc, RpcError) else errors.internal(exc, "asking failed")
-            self._say(client, notices.not_answered(error.message))
+            self._say(client, not_answered(error.message))
         else:
             if answer is None:
                 stop = "cancelled"
             else:
-                self._say(client, notices.answered_beside(answer))
+                self._say(client, answered_beside(answer))
         self._transcript.then(client, lambda: asked.request.answer({"stopReason": stop}))
         if stop == "cancelled":
             self._transcript.hush(client)
@@ -338,7 +342,7 @@ class Ask(Feature):
     async def _asked(self, request: ClientRequest, question: str) -> str:
         capabilities = self._session.capabilities
         if not can_ask(capabilities):
-            raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_ASK)
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, CANNOT_ASK)
         if not can_own(capabilities, CAN_ASK):
             forked = ForkedAsk(self._session.to_agent, self._core.workspace, self._hide)
             return await forked.answer(request, question)
@@ -375,3 +379,17 @@ def announce(agent: Json, told: Json) -> None:
     """Add to the answer to `initialize` that questions beside a session are answered."""
     if can_ask(agent.get("agentCapabilities")):
         add_own_methods(told, ASK)
+
+
+# --- the sentences --------------------------------------------------------------------------------
+
+
+def answered_beside(answer: str) -> str:
+    """Return the notice of the answer to `/queue ask`: the agent's words, each line as a quote."""
+    quote = "\n".join(f"> {visible(line)}" for line in answer.splitlines())
+    return f"[acp-bridge] Asked beside the session, which keeps nothing of this:\n\n{quote}"
+
+
+def not_answered(why: str) -> str:
+    """Return the notice that `/queue ask` has no answer."""
+    return f"[acp-bridge] Not answered: {words(why)}."

@@ -33,9 +33,9 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.session.feature import Command, Feature, Parts
 from acp_bridge.core.session.prompts.prompts import Prompt
 from acp_bridge.core.settings import Settings
-from acp_bridge.core.updates.notices import notice
+from acp_bridge.core.updates.notices import beginning, notice
+from acp_bridge.core.updates.wording import words
 from acp_bridge.core.wire.jsonrpc import RpcError
-from acp_bridge.features.queue_changes import notices
 
 _BEGUN: Final = "this prompt has begun or has ended"
 _KEEPS_PLACE: Final = "one of the two prompts keeps its place: it has begun, or is about to"
@@ -88,18 +88,18 @@ class Changes(Feature):
         number = prompt.seq
         if request.method == QUEUE_EDIT:
             blocks = await self.edit(key, lambda _: params["prompt"])
-            how = notices.edited(number, blocks)
+            how = edited(number, blocks)
         elif request.method == QUEUE_DROP:
             if not await self.drop(key, request.client):
-                raise errors.agent_trouble(notices.dropped_unsynced(number))
+                raise errors.agent_trouble(dropped_unsynced(number))
             return {}
         else:
             await self.move(key, before)
-            how = notices.moved(number)
+            how = moved(number)
             # The others have the new order already, after each key.
             others = [each for each in others if not each.abilities.hears_queue]
         for each in others:
-            self._transcript.show_to(each, notice(notices.changed_by_other(how)))
+            self._transcript.show_to(each, notice(changed_by_other(how)))
         return {}
 
     def _key(self, params: Json, name: str) -> int:
@@ -136,7 +136,7 @@ class Changes(Feature):
         try:
             said = await self._carry_out(request, command.words, command.text)
         except RpcError as error:
-            said = notices.not_changed(error.message)
+            said = not_changed(error.message)
         except Exception as exc:  # whatever breaks, the prompt is answered (invariant Q9)
             request.fail(errors.internal(exc))
             return
@@ -146,21 +146,21 @@ class Changes(Feature):
     async def _carry_out(self, request: ClientRequest, words: list[str], text: str) -> str:
         key = self._prompts.with_number(words[1], self._prompts.unsent)
         if key is None:
-            raise errors.refused(notices.no_such_prompt(words[1]))
+            raise errors.refused(no_such_prompt(words[1]))
         prompt = self._prompts.get(key)
         match words:
             case ["drop", _]:
                 synced = await self.drop(key, request.client)
-                said = notices.dropped_one if synced else notices.dropped_unsynced
+                said = dropped_one if synced else dropped_unsynced
                 return said(prompt.seq)
             case ["edit", *_]:
                 given = text.strip().split(maxsplit=3)[3]
                 blocks = await self.edit(key, lambda prompt: _with_words(prompt, given))
-                return notices.edited(prompt.seq, blocks)
+                return edited(prompt.seq, blocks)
             case [_, _, "before" | "after" as where, number]:
                 other = self._prompts.with_number(number, self._prompts.unsent)
                 if other is None:
-                    raise errors.refused(notices.no_such_prompt(number))
+                    raise errors.refused(no_such_prompt(number))
                 if where == "before":
                     await self.move(key, other)
                 else:
@@ -169,7 +169,7 @@ class Changes(Feature):
                 await self.move(key, first=True)
             case _:
                 await self.move(key)
-        return notices.moved(prompt.seq)
+        return moved(prompt.seq)
 
     # --- one change ----------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class Changes(Feature):
                 self._prompts.drop(key)
             except JournalError as exc:
                 raise errors.agent_trouble(_NOT_WRITTEN) from exc
-            how = notices.changed_by_other(notices.dropped_one(prompt.seq))
+            how = changed_by_other(dropped_one(prompt.seq))
             for each in self._prompts.senders_but(prompt, by):
                 # nothing is shown behind `cancelled`
                 self._transcript.show_to(each, notice(how))
@@ -358,3 +358,44 @@ def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
 def announce(agent: Json, told: Json) -> None:
     """Add to the answer to `initialize` that prompts that wait can be changed."""
     add_own_methods(told, QUEUE_LIST, *QUEUE_CHANGES)
+
+
+# --- the sentences --------------------------------------------------------------------------------
+
+
+def dropped_one(number: int) -> str:
+    """Return the answer to a drop of one prompt."""
+    return f"Dropped prompt {number}."
+
+
+def dropped_unsynced(number: int) -> str:
+    """Return the answer to a drop of one prompt that the disk has not taken."""
+    return (
+        f"Dropped prompt {number}, but the disk has not taken that: after a loss of power it may"
+        " be left over."
+    )
+
+
+def edited(number: int, prompt: list[Any]) -> str:
+    """Return the answer to an edit of a prompt, with its words from now on."""
+    return f"Prompt {number} is now: {beginning(prompt)}"
+
+
+def moved(number: int) -> str:
+    """Return the answer to a move of a prompt."""
+    return f"Moved prompt {number}. `/queue` shows the order."
+
+
+def not_changed(why: str) -> str:
+    """Return the answer to a change of a prompt that was not made."""
+    return f"Nothing is changed: {words(why)}."
+
+
+def changed_by_other(how: str) -> str:
+    """Return the notice, to who sent a prompt, of a change that another client has made."""
+    return f"[acp-bridge] Another client has changed your prompt. {how}"
+
+
+def no_such_prompt(number: str) -> str:
+    """Return why a number names no prompt that waits or is left over."""
+    return f"no prompt {words(number, 80)} waits: it has begun or has ended, or never was"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 
@@ -42,9 +42,9 @@ from acp_bridge.core.session.prompts import answers
 from acp_bridge.core.session.prompts.prompts import Prompt
 from acp_bridge.core.session.prompts.turn import Unsent
 from acp_bridge.core.settings import Settings
-from acp_bridge.core.updates.notices import NOTHING_RUNS
+from acp_bridge.core.updates.notices import NOTHING_RUNS, beginning
+from acp_bridge.core.updates.wording import words
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
-from acp_bridge.features.steering import notices
 
 #: errors with which an agent has nothing of a request.
 _REFUSALS: Final = (
@@ -121,13 +121,13 @@ class Steering(Feature):
         number = words[0] if len(words) == 1 else ""
         key = self._prompts.with_number(number, self._core.now.waiting)
         if key is None:
-            return notices.no_such_waiting(words, usage)
+            return no_such_waiting(words, usage)
         prompt = self._prompts.get(key)
         if prompt.client is None:  # it was left over, or is a hook's feedback
-            return notices.no_such_waiting(words, usage)
+            return no_such_waiting(words, usage)
         prompt.delivery = "queued"
         self._core.feed(ev.SteerWaiting(key))
-        return notices.steers(prompt.params["prompt"], now=self._session.steers)
+        return steers(prompt.params["prompt"], now=self._session.steers)
 
     # --- at the agent --------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Steering(Feature):
     def _give_back(self, effect: ef.GiveBack) -> None:
         """Show, in a notice, the words of a prompt that was to join a turn that is stopped."""
         prompt = self._prompts.get(effect.key)
-        self._transcript.notice(notices.given_back(prompt.params["prompt"]))
+        self._transcript.notice(given_back(prompt.params["prompt"]))
 
 
 class Joining(Steering):
@@ -271,3 +271,22 @@ def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
 def announce(agent: Json, told: Json) -> None:
     """Add to the answer to `initialize` that the bridge takes words for the turn that runs."""
     told["_meta"] = {**told["_meta"], **CAN_STEER}
+
+
+# --- the sentences --------------------------------------------------------------------------------
+
+
+def given_back(prompt: list[Any]) -> str:
+    """Return the notice that a turn was stopped before the agent took these words into it."""
+    return f"[acp-bridge] Stopped before the agent took these words: {beginning(prompt)}"
+
+
+def steers(prompt: list[Any], *, now: bool) -> str:
+    """Return the answer to `/queue steer`; `now`: the agent takes words into the turn that runs."""
+    what = "joins the turn that runs" if now else "is the next to run: this agent takes no words in"
+    return f"{beginning(prompt)} {what}."
+
+
+def no_such_waiting(given: list[str], usage: str) -> str:
+    """Return the answer to `/queue steer` with words that are no waiting prompt's number."""
+    return f"No prompt {words(repr(' '.join(given)))} waits that could join the turn. {usage}"

@@ -19,7 +19,7 @@ from acp_bridge.core.protocol import (
     SESSION_PROMPT,
     SET_MODE,
 )
-from acp_bridge.features.asking import notices
+from acp_bridge.features.asking import ask as notices
 from acp_bridge.features.asking.ask import Ask
 from tests.core.session.journals import recorded
 from tests.core.session.living import CANCELLED, DONE, Living, first, living

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from acp_bridge.core.protocol import ASK
-from acp_bridge.features.asking.notices import ASK_WHAT
+from acp_bridge.features.asking.ask import ASK_WHAT
 from tests.core.bridge.test_stops import busy
 from tests.core.session.living import DONE
 from tests.core.session.test_queue_command import left, types

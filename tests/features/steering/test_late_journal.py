@@ -13,7 +13,7 @@ from acp_bridge.core.protocol import (
     user_chunk,
 )
 from acp_bridge.core.runtime import waits
-from acp_bridge.features.steering import notices
+from acp_bridge.features.steering import steering as notices
 from acp_bridge.features.steering.steering import Steering
 from tests.core.session.journals import recorded_texts
 from tests.core.session.living import CANCELLED, DONE, does_not_exist, first, living
