@@ -123,17 +123,25 @@ class GiveBack(Struct, frozen=True):
 
 
 class SendCancel(Struct, frozen=True):
-    """Send `session/cancel` to the agent; answer its questions to the user with `cancelled`."""
+    """Send `session/cancel` to the agent; answer its questions to the user with `cancelled`.
+
+    `spares`: the agent may let go on what it has listed as running in the background.
+    """
 
     epoch: int
     key: int
+    spares: bool = False
 
 
 class StopWork(Struct, frozen=True):
     """Send `session/cancel` to an agent that works outside of a prompt, answer `cancelled` to what
-    it asks of the user, and end the cards of that work; then feed `WorkOver` when it is silent."""
+    it asks of the user, and end the cards of that work; then feed `WorkOver` when it is silent.
+
+    `spares`: as in `SendCancel`; the cards of what goes on stay open.
+    """
 
     epoch: int
+    spares: bool = False
 
 
 class SendPause(Struct, frozen=True):
@@ -273,7 +281,12 @@ class LeaveOver(Struct, frozen=True):
 
 
 class CloseCards(Struct, frozen=True):
-    """Make the open tool cards of the running turn `failed`; often there is none (C22)."""
+    """Make the open tool cards of the running turn `failed`; often there is none (C22).
+
+    `spares`: as in the turn's `SendCancel`; the cards of what goes on stay open.
+    """
+
+    spares: bool = False
 
 
 class Release(Struct, frozen=True):

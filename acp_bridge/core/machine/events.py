@@ -191,17 +191,19 @@ class Cancel(Struct, frozen=True):
 
     `requests`: the keys of the client's own requests, the only ones that it may end; None: all.
     If `requests` is empty, or no prompt is open, the cancel is for what the agent does outside of a
-    prompt.
+    prompt. `spares`: what runs in the background goes on.
     """
 
     requests: frozenset[int] | None = None
+    spares: bool = False
 
 
 class CancelPrompt(Struct, frozen=True):
-    """The client sent `$/cancel_request` for one prompt; `requests` as in `Cancel`."""
+    """The client sent `$/cancel_request` for one prompt; `requests` and `spares` as in `Cancel`."""
 
     key: int
     requests: frozenset[int] | None = None
+    spares: bool = False
 
 
 class Pause(Struct, frozen=True):

@@ -98,6 +98,8 @@ class QueuedPrompt(Struct, eq=False):
     dropped: bool = False
     #: the journal has the agent's own answer, though it is shown as cancelled.
     noted: bool = False
+    #: the cancel of its turn spares what runs in the background.
+    spares: bool = False
     hooks: Hooks = Hooks.PASSED
     #: how the prompt is answered when its hooks have ended; None: it goes on.
     ending: Outcome | None = None

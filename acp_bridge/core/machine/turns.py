@@ -278,7 +278,7 @@ class TurnMachine:
         queue, own = self._queue, event.requests
         if self._states.closing or not queue.unanswered or own == frozenset():
             stops = self._states.may_work and isinstance(event, Cancel)
-            return self._drain() if stops else [Dropped(event)]
+            return self._drain(spares=event.spares) if stops else [Dropped(event)]
         oldest, running = queue.unanswered[0], queue.running
         if isinstance(event, CancelPrompt):
             key = event.key
@@ -289,7 +289,7 @@ class TurnMachine:
             first = next((p.request for p in queue.unanswered if p.request in own), None)
             return self._drop_with(first, own) or [Dropped(event)]
         self._gate.end_pause()
-        out = self._cancel_turn() + queue.give_back()
+        out = self._cancel_turn(spares=event.spares) + queue.give_back()
         if not running:  # the agent has not said whether it took them into a turn that is over
             out += queue.end_joined(Cancelled())
         return out + self._drop_with(oldest.request, own)
@@ -543,11 +543,11 @@ class TurnMachine:
             return self._journal.hooks_live
         return self._open_hooks.running and self._cancels
 
-    def _cancel_turn(self) -> list[Effect]:
+    def _cancel_turn(self, *, spares: bool) -> list[Effect]:
         """Cancel the turn for the user's Stop; one that is ending is answered `cancelled`."""
         running, out = self._queue.running, list[Effect]()
         if self._states.current is State.RUNNING:
-            out = self._drain()
+            out = self._drain(spares=spares)
         elif running:
             out = self._open_hooks.stop()
         self._mark_cancelled()
@@ -557,14 +557,16 @@ class TurnMachine:
         """Make `cancelled` the answer of a turn that is ending, whatever ended it."""
         self._outcome = Cancelled()
 
-    def _drain(self) -> list[Effect]:
-        """Tell the agent to cancel the running prompt, or what it does outside of one."""
+    def _drain(self, *, spares: bool = False) -> list[Effect]:
+        """Tell the agent to cancel the running prompt, or what it does outside of one; `spares`:
+        but not what runs in the background."""
         self._outcome, self._states.work_asked = Cancelled(), False
-        out = self._states.advance(Happened.CANCEL_SENT)
+        out, epoch = self._states.advance(Happened.CANCEL_SENT), self._epochs.current
         if prompt := self._queue.running:
-            return [*out, SendCancel(self._epochs.current, prompt.key), *self._open_hooks.stop()]
+            prompt.spares = spares
+            return [*out, SendCancel(epoch, prompt.key, spares), *self._open_hooks.stop()]
         self._states.between_turns = Phase.LEAK
-        return [*out, StopWork(self._epochs.current), *self._open_hooks.stop()]
+        return [*out, StopWork(epoch, spares), *self._open_hooks.stop()]
 
     def _died(self, detail: object) -> list[Effect]:
         """Fail the running turn, in which the agent's process ended by itself, and restart."""
@@ -636,7 +638,8 @@ class TurnMachine:
 
     def _finish_badly(self) -> list[Effect]:
         """Close the cards of the running turn, if there is one, and answer its prompt (C22)."""
-        return [CloseCards(), *self._finish(self._outcome)] if self._queue.running else []
+        prompt = self._queue.running
+        return [CloseCards(prompt.spares), *self._finish(self._outcome)] if prompt else []
 
     def _abandon(self) -> list[Effect]:
         """Leave waiting prompts over; interrupt the turn unless it was cancelled. (invariant Q6)"""

@@ -106,10 +106,11 @@ class Effects(Struct, frozen=True):
                 if self.sleep.seconds:
                     self.sleep.note_turn()
                 self.turn.begin(processes.link(epoch), key)
-            case ef.SendCancel(epoch, key):
-                self.turn.cancel(processes.link(epoch), key)
+            case ef.SendCancel(epoch, key, spares):
+                self.turn.cancel(processes.link(epoch), key, spares=spares)
             case ef.StopWork(epoch):
-                self._stop_work(processes.link(epoch))
+                self.turn.stop_work(processes.link(epoch), spares=effect.spares)
+                self.work.stop(effect)
             case ef.SendPause(epoch, token):
                 self.pauses.ask_agent(processes.link(epoch), token)
             case ef.SendGo(epoch):
@@ -121,7 +122,7 @@ class Effects(Struct, frozen=True):
             case ef.Open(epoch):
                 spawn(self._open, processes.link(epoch))
             case ef.Kill(epoch):
-                spawn(self._kill, epoch, self.work.stopping == epoch)
+                spawn(self._kill, epoch, self.work.stops_in(epoch))
             case ef.CloseAgent(epoch):
                 spawn(processes.close, epoch, self.grace)
             case ef.Release(epoch):
@@ -142,8 +143,8 @@ class Effects(Struct, frozen=True):
                 self.prompts.interrupt(key)
             case ef.LeaveOver(keys):
                 self.prompts.leave_over(keys)
-            case ef.CloseCards():
-                self.turn.close_cards()
+            case ef.CloseCards(spares):
+                self.turn.close_cards(spares=spares)
             case ef.TellTaken(why):
                 self.turn.say_taken(str(why))
             case ef.TellDeath(how):
@@ -211,11 +212,6 @@ class Effects(Struct, frozen=True):
             link.at_clients.release()
         self.turn.end_cards(epoch)
         self.background.end(epoch)
-
-    def _stop_work(self, link: Link) -> None:
-        """Tell the agent to stop its work outside of a prompt, and end the cards of that work."""
-        self.turn.stop_work(link)
-        self.work.stop(link.epoch)
 
     async def _kill(self, epoch: int, at_work: bool) -> None:
         """Kill a process; `at_work`: it was told to stop what it does outside of a prompt."""

@@ -126,9 +126,7 @@ class Session:
         words = (*words, *features.words)
         updates.command.offer(queue_command.command(words))
         self.background = background = Background(core, updates, shown, patience)
-        self._queue = QueueCommand(
-            core, prompts, shown, memory, pauses, features, background, words
-        )
+        self._queue = QueueCommand(core, prompts, shown, memory, pauses, features, words)
         self._receipts = Receipts(core, journal, shown, prompts, pauses)
         self._turn = turn = Turn(
             core, journal, shown, updates, prompts, memory, features, background
@@ -414,12 +412,11 @@ class Session:
         if key is not None:
             if self.prompts.withdraw(key, client, request_id):
                 return True
-            self.background.spares = client.abilities.shows_said
-            self.feed(ev.CancelPrompt(key, self.audience.own(client) | {key}))
+            own = self.audience.own(client) | {key}
+            self.feed(ev.CancelPrompt(key, own, spares=client.abilities.shows_said))
             return True
         if any(each.is_of(client, request_id) for each in self.prompts.waits_for_work):
-            self.background.spares = client.abilities.shows_said
-            self.feed(ev.Cancel(frozenset()))
+            self.feed(ev.Cancel(frozenset(), spares=client.abilities.shows_said))
             return True
         cancel = self.features.cancel_request
         return cancel(client, request_id) or self.to_agent.cancel(client, request_id)

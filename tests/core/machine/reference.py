@@ -102,6 +102,8 @@ class Reference(Line):
     sent_last: int = 0
     #: for the running turn: the cancel was sent; the agent answered; the agent's process ended.
     told = noted = died = unsent = False
+    #: the last cancel lets go on what runs in the background.
+    spares = False
     leaky = gone = closed = False
     #: the process was told to end because nothing was asked of the session, and nothing was since.
     asleep = False
@@ -304,6 +306,8 @@ class Reference(Line):
         if any(isinstance(effect, TellTaken) for effect in effects):
             self.tell_taken(event)
         for effect in effects:
+            if isinstance(effect, SendCancel | StopWork | CloseCards):
+                self.spare(event, effect)
             self.judge(event, effect)
         self.asleep &= not (self.closing or isinstance(event, Warm))
         if late(event, Timer.KILL) and effects != [Dropped(event)]:
@@ -362,6 +366,14 @@ class Reference(Line):
                 self.interrupted(event, key)
             case _:
                 self.process(event, effect)
+
+    def spare(self, event: Event, effect: SendCancel | StopWork | CloseCards) -> None:
+        """Judge what goes on in the background: what the Stop spares, and nothing without one."""
+        if isinstance(effect, CloseCards):
+            assert effect.spares is (self.told and self.spares), "not what the agent was told"
+        else:
+            assert effect.spares is (isinstance(event, Cancel | CancelPrompt) and event.spares)
+            self.spares = effect.spares
 
     def tell_taken(self, event: Event) -> None:
         assert self.taken

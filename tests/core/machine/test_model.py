@@ -43,6 +43,7 @@ from acp_bridge.core.machine.events import (
     Warm,
     WorkAsked,
 )
+from acp_bridge.core.records import replace
 from tests.core.machine.world import PROCESS, World
 
 few = st.integers(0, 3)
@@ -122,10 +123,12 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(
         event=st.sampled_from(
             [Cancel(), Cancel(), Cancel(frozenset()), Warm(), WorkAsked(), ReplaceProcess()]
-        )
+        ),
+        spares=flags,
     )
-    def client(self, event: Event) -> None:
-        self.world.feed(event)
+    def client(self, event: Event, spares: bool) -> None:
+        stop = isinstance(event, Cancel)
+        self.world.feed(replace(event, spares=spares) if stop else event)
 
     @rule(event=st.sampled_from([Pause(), Pause(), HoldQueue(), Go(), Go()]))
     def gate(self, event: Event) -> None:

@@ -1,11 +1,24 @@
-"""A Stop that names the requests which it may end: those of the client that says it."""
+"""A Stop that names the requests which it may end, those of the client that says it, and whether
+it spares what runs in the background."""
 
 from __future__ import annotations
 
 import pytest
 
-from acp_bridge.core.machine.effects import SendCancel
-from acp_bridge.core.machine.events import Cancel, CancelPrompt, Committed, Pause, PromptReceived
+from acp_bridge.core.machine.effects import CloseCards, SendCancel, StopWork
+from acp_bridge.core.machine.events import (
+    Cancel,
+    CancelPrompt,
+    Close,
+    Committed,
+    Event,
+    Pause,
+    PromptReceived,
+    Timer,
+    WorkAsked,
+    WorkOver,
+    WorkSeen,
+)
 from acp_bridge.core.machine.states import Standstill
 from tests.core.machine.bench import Bench, cancelled
 
@@ -75,3 +88,46 @@ def test_one_that_names_none_means_all() -> None:
     bench.prompt(1, 2)
     assert cancelled(2) in bench.do(Cancel())
     assert bench.state == "DRAINING"
+
+
+# --- what it spares -------------------------------------------------------------------------------
+
+
+@pytest.mark.hazard("C16")
+def test_one_that_spares_the_background_says_so_to_the_agent_and_leaves_its_cards() -> None:
+    for stop in (Cancel(spares=True), CancelPrompt(1, spares=True)):
+        bench = Bench()
+        bench.prompt(1)
+        assert bench.do(stop) == [SendCancel(1, 1, spares=True)]
+        assert bench.answer()[1:] == [CloseCards(spares=True), cancelled(1)]
+
+
+@pytest.mark.hazard("C25.10")
+def test_of_work_without_a_prompt_too() -> None:
+    bench = Bench()
+    bench.do(WorkSeen(1))
+    assert bench.do(Cancel(spares=True)) == [StopWork(1, spares=True)]
+    bench.do(WorkOver(1), WorkAsked())
+    assert bench.do(Cancel()) == [StopWork(1)]
+
+
+@pytest.mark.hazard("C16")
+@pytest.mark.parametrize("stop", [Cancel(), CancelPrompt(2), Close(), PromptReceived(3, True)])
+def test_it_says_nothing_of_the_next_turn_whatever_ends_that(stop: Event) -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    bench.do(Cancel(spares=True))
+    bench.answer()
+    told = bench.do(stop, Committed(3))
+    assert [effect for effect in told if isinstance(effect, SendCancel)] == [SendCancel(1, 2)]
+    assert CloseCards() in bench.answer()
+
+
+@pytest.mark.hazard("C16")
+def test_what_the_agent_was_told_to_spare_counts_whatever_comes_behind_it() -> None:
+    for first, then in ((True, False), (False, True)):
+        bench = Bench()
+        bench.prompt(1)
+        assert bench.do(Cancel(spares=first), Cancel(spares=then)) == [SendCancel(1, 1, first)]
+        bench.fire(Timer.DRAIN)
+        assert CloseCards(first) in bench.dead()

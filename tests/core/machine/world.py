@@ -160,8 +160,8 @@ class World:
         self.reference.before(event)
         effects = self.turns.step(event)
         assert effects != [Dropped(event)] or self.now.state is before.state
-        if event == Cancel(frozenset()):
-            assert (StopWork(before.epoch) in effects) == before.may_work
+        if isinstance(event, Cancel) and event.requests == frozenset():
+            assert (StopWork(before.epoch, event.spares) in effects) == before.may_work
         self.reference.after(event, effects)
         for effect in effects:
             self.note(effect)
@@ -354,8 +354,8 @@ class World:
         happenings: tuple[tuple[float, Callable[[], None]], ...] = (
             (6, lambda: self.prompt(random.random() < 0.25, random.random() < 0.7)),
             (1, lambda: self.queue_run(random.choice(few))),
-            (3, lambda: self.feed(Cancel())),
-            (1, lambda: self.feed(Cancel(frozenset()))),
+            (3, lambda: self.feed(Cancel(spares=random.random() < 0.5))),
+            (1, lambda: self.feed(Cancel(frozenset(), spares=random.random() < 0.5))),
             (1, lambda: self.feed(random.choice(USER))),
             (3, lambda: self.feed(random.choice(gate))),
             (1, lambda: self.pause_answered(random.random() < 0.7, random.choice([0, 0, 1]))),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.journal import PromptState, SessionJournal
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import Standstill, State
@@ -17,7 +18,9 @@ from acp_bridge.core.protocol import (
     REQUEST_PERMISSION,
     SESSION_CANCEL,
     SESSION_PROMPT,
+    SPARES,
     USAGE_UPDATE,
+    own_meta,
 )
 from acp_bridge.core.settings import OnCancel
 from acp_bridge.core.updates import agent_trouble, notices
@@ -26,6 +29,7 @@ from acp_bridge.features.usage_limits import hold as usage_limit
 from tests.core.session.living import CANCELLED, DONE, Living, living
 from tests.core.session.memory import ClientEnd, Json
 from tests.core.session.played_agent import PlayedAgent, refusal
+from tests.core.session.test_turn import SAYS_STATES, Lists
 from tests.core.session.turned_clock import TurnedClock
 from tests.core.session.waiting import quiet, until
 from tests.features.hooks.hooked import CALL, OPTIONS
@@ -170,6 +174,32 @@ async def test_the_cancel_ends_the_turn_alone_and_its_open_question(
         assert await here.answered(asked) == CANCELLED
         await quiet()
         assert waits not in here.answers()
+
+
+@pytest.mark.hazard("C16")
+@pytest.mark.parametrize("works", [False, True])
+async def test_the_cancel_spares_no_background_for_an_earlier_stop_that_did(
+    tmp_path: Path, clock: TurnedClock, works: bool
+) -> None:
+    agent = Lists("resume")
+    agent.initialized = telling().initialized
+    async with limited(tmp_path, agent) as here:
+        here.client.client.abilities = ClientAbilities(SAYS_STATES)
+        asked = here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.audience.cancel(here.client.client)
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(asked) == CANCELLED
+        if works:
+            await here.turn(agent)
+            agent.says_text("by itself", "w")
+        else:
+            here.prompt("two")
+            await agent.asked(SESSION_PROMPT)
+        costs(agent, 6)
+        await clock.passes(MOMENT)
+        stopped, cancelled = agent.params(SESSION_CANCEL)
+        assert (own_meta(stopped), own_meta(cancelled)) == ({SPARES: True}, {})
 
 
 @pytest.mark.hazard("Q15.5", "R18.6")

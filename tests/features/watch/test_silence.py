@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.core.agents.descendants import Program
+from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import State
 from acp_bridge.core.protocol import (
@@ -16,8 +17,10 @@ from acp_bridge.core.protocol import (
     REQUEST_PERMISSION,
     SESSION_CANCEL,
     SESSION_PROMPT,
+    SPARES,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
+    own_meta,
     text_chunk,
 )
 from acp_bridge.core.settings import OnCancel
@@ -26,6 +29,7 @@ from tests.core.session.living import CANCELLED, DONE, Living, first, living
 from tests.core.session.memory import Json
 from tests.core.session.played_agent import PlayedAgent
 from tests.core.session.test_from_agent import USAGE, says
+from tests.core.session.test_turn import SAYS_STATES, Lists
 from tests.core.session.turned_clock import TurnedClock
 from tests.core.session.waiting import until
 
@@ -314,6 +318,23 @@ async def test_a_turn_that_is_silent_for_too_long_is_cancelled_and_what_waits_ru
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(waits) == DONE
         assert agent.heard.count(SESSION_CANCEL) == 1
+
+
+@pytest.mark.hazard("C16", "C26.6")
+async def test_that_cancel_spares_no_background_for_an_earlier_stop_that_did(
+    tmp_path: Path, clock: TurnedClock
+) -> None:
+    agent = Lists("resume")
+    async with living(tmp_path, first=agent, cancel_silent_after=MINUTE) as here:
+        here.client.client.abilities = ClientAbilities(SAYS_STATES)
+        asked, turn = await running(here, agent)
+        here.session.audience.cancel(here.client.client)
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(asked) == CANCELLED
+        await running(here, agent)
+        await clock.passes(MINUTE)
+        stopped, silent = agent.params(SESSION_CANCEL)
+        assert (own_meta(stopped), own_meta(silent)) == ({SPARES: True}, {})
 
 
 @pytest.mark.hazard("C26.6", "C8.1")

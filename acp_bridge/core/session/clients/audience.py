@@ -281,8 +281,7 @@ class Audience:
 
     def _stop(self, client: Client, keys: frozenset[int]) -> None:
         """Cancel the turns of these prompts, or what the agent does outside of turns."""
-        self._background.spares = client.abilities.shows_said
-        self._core.feed(ev.Cancel(keys))
+        self._core.feed(ev.Cancel(keys, spares=client.abilities.shows_said))
 
     def take_back_stop(self, client: Client) -> None:
         """Drop a Stop that waits: the client has sent a prompt right behind it (invariant V4)."""
@@ -327,7 +326,6 @@ class Audience:
             found = [self._prompts.find(key) for key in keys if key is not None]
             runs = any(prompt is not None and prompt.prompt_id == bound for prompt in found)
         if runs or works:
-            self._background.spares = False
             self._core.feed(ev.Cancel(None if runs else frozenset()))
         return {"cancelled": runs or works}
 

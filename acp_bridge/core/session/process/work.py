@@ -29,6 +29,7 @@ from acp_bridge.core.agents import guard
 from acp_bridge.core.agents.descendants import programs_since
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.client import ClientRequest
+from acp_bridge.core.machine import effects as ef
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import State
 from acp_bridge.core.protocol import (
@@ -81,8 +82,6 @@ class Background:
         self._epoch = 0
         #: a notice has said what ends with that process.
         self._said = False
-        #: the last Stop lets the background go on, as that of a client of version 2 does.
-        self.spares = False
         #: the client-side ids of the tool calls that run in the background.
         self.cards: frozenset[str] = frozenset()
 
@@ -123,10 +122,12 @@ class Background:
             return {"type": kind if kind.startswith("_") else f"_{kind}"}
         return {**told, "cancel": True} if told and can_cancel else told
 
-    @property
-    def spared(self) -> frozenset[str]:
-        """The client-side ids of the tool calls that go on after the last Stop."""
-        return self.cards if self.spares else frozenset()
+    def spared(self, *, spares: bool) -> frozenset[str]:
+        """Return the client-side ids of the tool calls that go on after a Stop.
+
+        `spares`: the Stop lets them go on, as that of a client of version 2 does.
+        """
+        return self.cards if spares else frozenset()
 
     def stop(self) -> None:
         """Tell an agent that does nothing else to end what it has in the background."""
@@ -203,8 +204,8 @@ class Work:
         self._watched: anyio.CancelScope | None = None
         #: the agent says that it works.
         self._runs = False
-        #: the epoch of the process that was told to stop its work, until that is over; or 0.
-        self.stopping = 0
+        #: the Stop of its work that the process was told, until that is over.
+        self.stopping: ef.StopWork | None = None
         #: when the process was given the session, by `guard.now`.
         self._given = guard.now()
 
@@ -253,9 +254,9 @@ class Work:
         if self._watched:
             self._watched.cancel()
             self._watched = None
-        if self.stopping and now.state is not State.DRAINING:
-            self.stopping = 0
-            self.close_cards()
+        if (stop := self.stopping) and now.state is not State.DRAINING:
+            self.stopping = None
+            self._close_cards(stop)
         if now.works:
             self._watched = anyio.CancelScope()
             self._core.spawn(self._watch, self._watched, now.epoch)
@@ -297,17 +298,22 @@ class Work:
 
     # --- its end by a Stop ---------------------------------------------------------------------
 
-    def stop(self, epoch: int) -> None:
+    def stop(self, how: ef.StopWork) -> None:
         """End the open cards of the work, which the agent was just told to stop."""
-        self.stopping, self._heard = epoch, anyio.current_time()
-        self.close_cards()
+        self.stopping, self._heard = how, anyio.current_time()
+        self._close_cards(how)
 
-    def close_cards(self) -> None:
-        """Show the cards of the work that are open as failed (invariant C16).
+    def stops_in(self, epoch: int) -> bool:
+        """Return True while this process is to end its work, which it was told to stop."""
+        return self.stopping is not None and self.stopping.epoch == epoch
+
+    def _close_cards(self, stop: ef.StopWork) -> None:
+        """Show the cards of the work that are open as failed, but for what the Stop spares
+        (invariant C16).
 
         Subagents that were told to stop are shown as ended.
         """
-        for card in sorted(self._open - self._background.spared):
+        for card in sorted(self._open - self._background.spared(spares=stop.spares)):
             if self._updates.settle(card):
                 self._transcript.show(placed(closing_update(card)))
         for params in self._updates.end_stopped():

@@ -30,7 +30,6 @@ from acp_bridge.core.protocol import CAN_PAUSE, Json, can_own
 from acp_bridge.core.session.core import Core
 from acp_bridge.core.session.feature import Command, Features
 from acp_bridge.core.session.process.memory import Memory
-from acp_bridge.core.session.process.work import Background
 from acp_bridge.core.session.prompts.pauses import Pauses
 from acp_bridge.core.session.prompts.prompts import Prompts
 from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
@@ -82,7 +81,6 @@ class QueueCommand:
         memory: Memory,
         pauses: Pauses,
         features: Features,
-        background: Background,
         words: tuple[str, ...],
     ) -> None:
         """Nothing happens before `run`. `words` are those on offer."""
@@ -90,7 +88,6 @@ class QueueCommand:
         self._memory = memory
         self._pauses = pauses
         self._features = features
-        self._background = background
         self._usage = usage(words)
         self._prompts = prompts
         self._transcript = transcript
@@ -153,7 +150,6 @@ class QueueCommand:
                 self._transcript.notice(self._usage)
 
     def _stop(self) -> None:
-        self._background.spares = False
         if (running := self._core.now.foremost) is not None:
             stopped = self._prompts.get(running).params
             self._transcript.notice(notices.stopping(stopped))  # nothing follows `cancelled`

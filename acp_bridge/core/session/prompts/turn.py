@@ -299,19 +299,25 @@ class Turn:
                 with_own_meta({"update": user_chunk(block)}, {CONTEXT: True})
             )
 
-    def cancel(self, link: Link, key: int) -> None:
-        """Send the agent `session/cancel`, and end its open questions to the user."""
+    def cancel(self, link: Link, key: int, *, spares: bool) -> None:
+        """Send the agent `session/cancel`, and end its open questions to the user.
+
+        `spares`: what runs in the background goes on.
+        """
         seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
         if self._unsent and self._unsent.waits and self._unsent.key == key:
             self._unsent.stopped = True  # the agent has nothing of it, and gets nothing
         else:
-            self._cancel(link)
+            self._cancel(link, spares=spares)
 
-    def stop_work(self, link: Link) -> None:
-        """Tell the agent to stop what it does outside of a prompt, and end its open questions."""
+    def stop_work(self, link: Link, *, spares: bool) -> None:
+        """Tell the agent to stop what it does outside of a prompt, and end its open questions.
+
+        `spares`: what runs in the background goes on.
+        """
         event("work.cancel", session=self._journal.info.session_id, agent=link.name)
-        self._cancel(link)
+        self._cancel(link, spares=spares)
 
     def end_cards(self, epoch: int) -> None:
         """Show an end of the cards that a process which is dead has left open before the turn that
@@ -323,21 +329,24 @@ class Turn:
             for params, kept in ends:
                 (self._transcript.show if kept else self._transcript.show_only)(params)
 
-    def close_cards(self) -> None:
-        """Show every tool call that is still open as failed, but for what a Stop leaves to go on
-        in the background (invariant C16)."""
-        for params in self._updates.close_cards(self._background.spared):
+    def close_cards(self, *, spares: bool) -> None:
+        """Show every tool call that is still open as failed (invariant C16).
+
+        `spares`: but for those that run in the background.
+        """
+        for params in self._updates.close_cards(self._background.spared(spares=spares)):
             self._transcript.show(params)
 
-    def _cancel(self, link: Link) -> None:
+    def _cancel(self, link: Link, *, spares: bool) -> None:
         """Send the agent `session/cancel`, and end its open questions to the user (invariant C15).
 
         Subagents that can be cancelled are, too; a notice names the others.
         """
         self._cancelled_in, self._failures = link.epoch, 0
         told: Json = {"sessionId": link.agent_session_id}
-        spares = self._background.spares and link.activity is not None
-        link.peer.notify(SESSION_CANCEL, with_own_meta(told, {SPARES: True}) if spares else told)
+        if spares and link.activity is not None:
+            told = with_own_meta(told, {SPARES: True})
+        link.peer.notify(SESSION_CANCEL, told)
         able, others = self._updates.children.to_cancel()
         for child in able:
             link.peer.notify(SESSION_CANCEL, {"sessionId": child.agent_id})
