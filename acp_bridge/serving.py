@@ -24,7 +24,7 @@ from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import signals
 from acp_bridge.core.runtime.keep import Waiter
 from acp_bridge.core.runtime.log import event, logger
-from acp_bridge.core.session.feature import Announce, Find, MakeFeatures
+from acp_bridge.core.session.feature import Plugin
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import NOTIFY_FILE, AgentProtocol, Settings
 from acp_bridge.core.wire.stdio import Reader, Writer
@@ -44,25 +44,17 @@ from acp_bridge.versions.ends import agent_of_version_2, client_of_version_2
 if TYPE_CHECKING:
     from acp_bridge.trace.trace import Trace
 
-#: the features of a session, in the order in which it calls them.
-FEATURES: Final[tuple[MakeFeatures, ...]] = (
-    account.made_for,
-    hold.made_for,
-    silence.made_for,
-    working_folder.made_for,
-    steering.made_for,
-    changes.made_for,
-    title.made_for,
-    ask.made_for,
-)
-#: what looks for the features of a session before it is made.
-FINDS: Final[tuple[Find, ...]] = (in_session.find,)
-#: what adds to the answer to `initialize`.
-ANNOUNCES: Final[tuple[Announce, ...]] = (
-    steering.announce,
-    changes.announce,
-    title.announce,
-    ask.announce,
+#: all features, a plugin for each folder, in the order in which a session calls them.
+PLUGINS: Final[tuple[Plugin, ...]] = (
+    in_session.PLUGIN,
+    account.PLUGIN,
+    hold.PLUGIN,
+    silence.PLUGIN,
+    working_folder.PLUGIN,
+    steering.PLUGIN,
+    changes.PLUGIN,
+    title.PLUGIN,
+    ask.PLUGIN,
 )
 #: seconds for which a session of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0
@@ -131,15 +123,7 @@ async def _bridge(
                 parent = AgentParent(settings.parent, settings.folder, keys_file)
                 tasks.start_soon(parent.run)
             command = _command(settings, standing, parent, trace, deadline)
-            context = SessionContext(
-                settings,
-                journal,
-                tasks,
-                command,
-                features=FEATURES,
-                finds=FINDS,
-                announces=ANNOUNCES,
-            )
+            context = SessionContext(settings, journal, tasks, command, plugins=PLUGINS)
             _notify(context)
             bridge = _listening(context, on_end, waiter)
             yield bridge, tasks, received

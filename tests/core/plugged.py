@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from acp_bridge.core.ends import Ends
-from acp_bridge.core.session.feature import Announce, Find, MakeFeatures
+from acp_bridge.core.session.feature import Plugin
 from acp_bridge.core.sessions.elsewhere import Elsewhere, MakeElsewhere
 
 
@@ -17,11 +17,9 @@ from acp_bridge.core.sessions.elsewhere import Elsewhere, MakeElsewhere
 class Plugged:
     """What is plugged into core."""
 
-    features: Sequence[MakeFeatures] = ()
-    finds: Sequence[Find] = ()
+    plugins: Sequence[Plugin] = ()
     ends: Ends = field(default_factory=Ends)
     elsewhere: MakeElsewhere = Elsewhere
-    announces: Sequence[Announce] = ()
 
 
 PLUGGED = Plugged()

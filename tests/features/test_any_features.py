@@ -10,16 +10,16 @@ import pytest
 
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import SESSION_CANCEL, SESSION_PROMPT, USAGE_UPDATE
-from acp_bridge.core.session.feature import MakeFeatures
+from acp_bridge.core.session.feature import MakeFeatures, Plugin
 from acp_bridge.features.hooks.in_session import HooksOfSession
-from acp_bridge.serving import FEATURES
+from acp_bridge.serving import PLUGINS
 from tests.core.session.journals import recorded_texts
 from tests.core.session.living import CANCELLED, DONE, Living, first, living, resumes
 from tests.core.session.played_agent import PlayedAgent
 
 #: all that can be plugged into a session, by name.
 ALL: dict[str, MakeFeatures] = {
-    **{make.__module__.rpartition(".")[2]: make for make in FEATURES},
+    **{each.make.__module__.rpartition(".")[2]: each.make for each in PLUGINS if not each.find},
     "hooks": HooksOfSession(None).make,
 }
 #: what the transcript has of `plays`.
@@ -56,7 +56,7 @@ async def plays(here: Living, agent: PlayedAgent) -> PlayedAgent:
 async def opened_again(here: Living, folder: Path, features: Sequence[MakeFeatures]) -> None:
     """Close the session, open it with other features, and play a turn."""
     await here.close()
-    here.context.features = features
+    here.context.plugins = [Plugin(make) for make in features]
     journal = await here.context.journal.open("s")
     lease = os.open(folder / "next", os.O_CREAT | os.O_RDWR)
     again = Living(here.context, journal, lease, None, [])

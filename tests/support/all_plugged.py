@@ -3,7 +3,7 @@
 import pytest
 
 from acp_bridge.core.ends import Ends
-from acp_bridge.serving import ANNOUNCES, FEATURES, FINDS
+from acp_bridge.serving import PLUGINS
 from acp_bridge.sharing.elsewhere.passages import Passages
 from acp_bridge.versions.ends import agent_of_version_2, client_of_version_2
 from tests.core import plugged
@@ -13,6 +13,4 @@ from tests.core import plugged
 def all_plugged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plug in everything."""
     ends = Ends(client=client_of_version_2, agent=agent_of_version_2)
-    monkeypatch.setattr(
-        plugged, "PLUGGED", plugged.Plugged(FEATURES, FINDS, ends, Passages, ANNOUNCES)
-    )
+    monkeypatch.setattr(plugged, "PLUGGED", plugged.Plugged(PLUGINS, ends, Passages))

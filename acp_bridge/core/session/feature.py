@@ -1,12 +1,13 @@
 """The seam between a session and what it can do beyond core.
 
-A feature is a subclass of `Feature` in its own folder. `acp_bridge/serving.py` lists all features.
-Core knows none of them.
+A feature is a subclass of `Feature` in its own folder, whose `PLUGIN` says how core gets it.
+`acp_bridge/serving.py` lists all plugins. Core knows none of them.
 
 Invariants
 - A session calls a feature only at the moments that its class overrides. `Features` makes a table
   for each moment once, so a feature that is off costs nothing.
-- The session calls the features in the order in which `serving.py` names them.
+- The session calls the features that were found for it, then the others, in the order in which
+  `serving.py` names their plugins.
 - If a feature raises, the session logs the error and goes on without that feature. `take_words` is
   the exception: it may refuse, so if it raises, the words are refused.
 """
@@ -322,6 +323,21 @@ class Found(Protocol):
 Announce: TypeAlias = Callable[[Json, Json], None]
 #: looks for what a session in this folder has; never raises, and its waits have bounds.
 Find: TypeAlias = Callable[[Settings, str], Awaitable[Found]]
+
+
+def _make_none(session: Parts, settings: Settings) -> Sequence[Feature]:
+    """Return no features."""
+    return ()
+
+
+class Plugin(Struct, frozen=True):
+    """What one folder of features plugs into a bridge."""
+
+    make: MakeFeatures = _make_none
+    #: None: there is nothing to look for.
+    find: Find | None = None
+    #: None: `initialize` names nothing of it.
+    announce: Announce | None = None
 
 
 class Features:

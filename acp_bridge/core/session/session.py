@@ -114,13 +114,8 @@ class Session:
         self._provisional, patience = provisional, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
         self.link_of = processes.link
-        self.features = features = Features(
-            [
-                each
-                for make in (*(each.make for each in found), *context.features)
-                for each in make(self, settings)
-            ]
-        )
+        makes = [*(each.make for each in found), *(each.make for each in context.plugins)]
+        self.features = features = Features([one for make in makes for one in make(self, settings)])
 
         # What clients ask.
         words = (*words, *features.words)

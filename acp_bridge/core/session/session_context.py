@@ -20,7 +20,7 @@ from acp_bridge.core.protocol import SOCKET_PROTOCOL, as_object, has
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.open_files import OpenFiles
 from acp_bridge.core.session.core import Core, SessionState
-from acp_bridge.core.session.feature import Announce, Find, MakeFeatures
+from acp_bridge.core.session.feature import Found, Plugin
 from acp_bridge.core.settings import Settings
 
 
@@ -125,12 +125,8 @@ class SessionContext:
     socket: Path | None = None
     #: whether there is room for one more session.
     open_files: OpenFiles = field(default_factory=OpenFiles)
-    #: makes the features of a session, in the order in which it calls them.
-    features: Sequence[MakeFeatures] = ()
-    #: looks for further features of a session, which it calls before those.
-    finds: Sequence[Find] = ()
-    #: adds to the answer to `initialize` what the features can do.
-    announces: Sequence[Announce] = ()
+    #: what is plugged in, in the order in which a session calls its features.
+    plugins: Sequence[Plugin] = ()
     #: told when a session may have begun or ended its work.
     note_work: Callable[[], None] | None = None
     #: tells the user when a session waits; None: the user wants to be told nothing.
@@ -144,6 +140,11 @@ class SessionContext:
     def __post_init__(self) -> None:
         """Make `reloads`, whose record is kept in the journal's index."""
         self.reloads = SeenReloads(self.journal.index, self.settings)
+
+    async def find(self, cwd: str) -> list[Found]:
+        """Return what the plugins find for a session in the folder `cwd`."""
+        finds = [plugin.find for plugin in self.plugins if plugin.find]
+        return [await find(self.settings, cwd) for find in finds]
 
     @property
     def standing(self) -> StandingRequests:

@@ -94,8 +94,9 @@ class Introduction:
         if client.rights:
             own[MAY] = str(client.rights.may)
         told = handshake.for_client(agent, {"agent": settings.agent_name, **own})
-        for announce in self._context.announces:
-            announce(agent, told)
+        for plugin in self._context.plugins:
+            if plugin.announce:
+                plugin.announce(agent, told)
         return told
 
     async def _introduce(self, params: Json) -> Json:

@@ -149,7 +149,7 @@ class SessionStore:
             )
             if fill:
                 await fill(journal)
-            found = [await find(context.settings, workspace.cwd) for find in context.finds]
+            found = await context.find(workspace.cwd)
             session = Session(context, self._pool, journal, lock, workspace, link, found)
             session.features.begin("fork" if fill else "resume" if prompted else "startup")
             return session, lock
@@ -199,7 +199,7 @@ class SessionStore:
             workspace = workspace or Workspace(journal.info.cwd)
             await self._check(journal, workspace)
             context = self._context
-            found = [await find(context.settings, workspace.cwd) for find in context.finds]
+            found = await context.find(workspace.cwd)
             session = Session(context, self._pool, journal, lock, workspace, None, found)
             await session.recovery.run()
             session.replay.said = await session.features.open()

@@ -40,7 +40,7 @@ from acp_bridge.core.protocol import (
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.feature import Command, Feature, Parts
+from acp_bridge.core.session.feature import Command, Feature, Parts, Plugin
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.requests.to_agent import ToAgent
 from acp_bridge.core.settings import Settings
@@ -379,6 +379,9 @@ def announce(agent: Json, told: Json) -> None:
     """Add to the answer to `initialize` that questions beside a session are answered."""
     if can_ask(agent.get("agentCapabilities")):
         add_own_methods(told, ASK)
+
+
+PLUGIN: Final = Plugin(made_for, announce=announce)
 
 
 # --- the sentences --------------------------------------------------------------------------------

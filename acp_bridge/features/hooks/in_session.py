@@ -31,7 +31,7 @@ from acp_bridge.core.protocol import Json, feedback_prompt, is_feedback
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import Core
-from acp_bridge.core.session.feature import Decider, Decision, Feature, Parts, Then
+from acp_bridge.core.session.feature import Decider, Decision, Feature, Parts, Plugin, Then
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates.tool_calls import tool_names
 from acp_bridge.core.wire.jsonrpc import Ok
@@ -196,6 +196,9 @@ class HooksOfSession(Struct, frozen=True):
 async def find(settings: Settings, cwd: str) -> HooksOfSession:
     """Look for the hooks of a session in `cwd`; never raises."""
     return HooksOfSession(await look(settings.home, cwd))
+
+
+PLUGIN: Final = Plugin(find=find)
 
 
 class SessionHooks(Decider):

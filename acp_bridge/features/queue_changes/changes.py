@@ -30,7 +30,7 @@ from acp_bridge.core.protocol import (
     as_unread,
     is_feedback,
 )
-from acp_bridge.core.session.feature import Command, Feature, Parts
+from acp_bridge.core.session.feature import Command, Feature, Parts, Plugin
 from acp_bridge.core.session.prompts.prompts import Prompt
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates.notices import beginning, notice
@@ -358,6 +358,9 @@ def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
 def announce(agent: Json, told: Json) -> None:
     """Add to the answer to `initialize` that prompts that wait can be changed."""
     add_own_methods(told, QUEUE_LIST, *QUEUE_CHANGES)
+
+
+PLUGIN: Final = Plugin(made_for, announce=announce)
 
 
 # --- the sentences --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from acp_bridge.core.journal import JournalError
 from acp_bridge.core.protocol import Json, as_object
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.feature import Feature, Parts
+from acp_bridge.core.session.feature import Feature, Parts, Plugin
 from acp_bridge.core.settings import Settings
 
 #: the key under which the journal has the repository's state.
@@ -93,3 +93,6 @@ class WorkingFolder(Feature):
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what compares the repository of a session's folder."""
     return [WorkingFolder(session)]
+
+
+PLUGIN: Final = Plugin(made_for)

@@ -24,7 +24,7 @@ from acp_bridge.core.protocol import (
     without_own_meta,
 )
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.feature import Feature, Parts
+from acp_bridge.core.session.feature import Feature, Parts, Plugin
 from acp_bridge.core.session.requests import options
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
@@ -133,3 +133,6 @@ def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
         return [Account(session, None)]
     budget = Budget(session, settings.budget)
     return [budget, Account(session, budget)]
+
+
+PLUGIN: Final = Plugin(made_for)

@@ -37,7 +37,7 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import SessionState
-from acp_bridge.core.session.feature import Command, Feature, Parts
+from acp_bridge.core.session.feature import Command, Feature, Parts, Plugin
 from acp_bridge.core.session.prompts import answers
 from acp_bridge.core.session.prompts.prompts import Prompt
 from acp_bridge.core.session.prompts.turn import Unsent
@@ -271,6 +271,9 @@ def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
 def announce(agent: Json, told: Json) -> None:
     """Add to the answer to `initialize` that the bridge takes words for the turn that runs."""
     told["_meta"] = {**told["_meta"], **CAN_STEER}
+
+
+PLUGIN: Final = Plugin(made_for, announce=announce)
 
 
 # --- the sentences --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import UNSET, JournalError, Unset
 from acp_bridge.core.protocol import INFO_UPDATE, TITLE, Json, add_own_methods
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.session.feature import Command, Feature, Parts
+from acp_bridge.core.session.feature import Command, Feature, Parts, Plugin
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates.notices import summary
 from acp_bridge.core.updates.wording import words
@@ -147,3 +147,6 @@ def titled(title: str) -> str:
 def announce(agent: Json, told: Json) -> None:
     """Add to the answer to `initialize` that sessions can be titled."""
     add_own_methods(told, TITLE)
+
+
+PLUGIN: Final = Plugin(made_for, announce=announce)

@@ -25,7 +25,7 @@ from acp_bridge.core.protocol import USAGE_UPDATE, Json, as_object, is_feedback
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import SessionState
-from acp_bridge.core.session.feature import Feature, Parts
+from acp_bridge.core.session.feature import Feature, Parts, Plugin
 from acp_bridge.core.session.prompts.pauses import USAGE_LIMIT
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import agent_trouble
@@ -151,6 +151,9 @@ class UsageLimit(Feature):
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what follows the usage limits of a session."""
     return [UsageLimit(session, resumes=settings.resume_at_reset)]
+
+
+PLUGIN: Final = Plugin(made_for)
 
 
 def _in_words(moment: float) -> str:

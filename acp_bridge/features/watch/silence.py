@@ -28,7 +28,7 @@ from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.threads import NoThread, in_thread
 from acp_bridge.core.session.core import SessionState
-from acp_bridge.core.session.feature import Feature, Parts
+from acp_bridge.core.session.feature import Feature, Parts, Plugin
 from acp_bridge.core.settings import Settings
 from acp_bridge.core.updates import agent_trouble
 
@@ -174,6 +174,9 @@ class Silence(Feature):
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what watches the turns of a session."""
     return [Silence(session, settings)]
+
+
+PLUGIN: Final = Plugin(made_for)
 
 
 def _computed(

@@ -14,7 +14,7 @@ from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import Journal, PromptState, SessionJournal
 from acp_bridge.core.protocol import SESSION_PROMPT, SESSION_RESUME
-from acp_bridge.core.session.feature import Feature, Found, MakeFeatures
+from acp_bridge.core.session.feature import Feature, Found, MakeFeatures, Plugin
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import Follows, SessionContext
@@ -244,10 +244,10 @@ async def living(
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
             context.capabilities, context.steers = capabilities, steers
-            plugs = plugged.PLUGGED
-            if found is None:
-                found = [await find(chosen, cwd) for find in plugs.finds]
-            context.notifier, context.features = notifier, features or plugs.features
+            context.notifier, context.plugins = notifier, plugged.PLUGGED.plugins
+            found = await context.find(cwd) if found is None else found
+            if features:
+                context.plugins = [Plugin(make) for make in features]
             if first:
                 first.agent_session_id = "0"
                 context.agents.append(first)

@@ -37,8 +37,7 @@ class MemoryContext(SessionContext):
         plugs = plugged.PLUGGED
         command = AgentCommand(settings.command, {"protocolVersion": 1}, ends=plugs.ends)
         super().__init__(settings, Journal(settings.home), tasks, command)
-        self.features, self.finds = plugs.features, plugs.finds
-        self.announces = plugs.announces
+        self.plugins = plugs.plugins
         self.capabilities = agent.script["initialize"]["agentCapabilities"]
         self.agent = agent
 
