@@ -36,6 +36,7 @@ from acp_bridge.core.protocol import (
     with_own_meta,
     without_client_name,
     without_machine,
+    without_own_meta,
 )
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
@@ -77,6 +78,9 @@ _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __ver
 #: in ACP's form alone, and an index of sessions, whose methods and rows have the agent's ids.
 _KEPT_BACK = ("subagents", "sessionIndex")
 _AIR_KEPT_BACK = ("nativeSubagentSessions", "sessionIndex")
+#: members of `_meta` that name methods which the bridge answers itself. The agent's are left out: a
+#: client gets them from the feature that answers those methods, if it is plugged in.
+_BRIDGES_WORD = frozenset(CAN_STEER)
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 
 
@@ -105,9 +109,11 @@ def _has_other_form(can: Json) -> bool:
 def for_client(agent: Json, settings: Json) -> Json:
     """Return what a client is answered to `initialize`: the agent's answer, with the bridge's own.
 
-    `settings` are added to the bridge's own members of `_meta`.
+    `settings` are added to the bridge's own members of `_meta`. What the agent says under a name of
+    the bridge's is left out.
     """
     agent = _without_kept_back(agent)
+    meta = as_object(without_own_meta(agent).get("_meta"))
     capabilities = _without_kept_back(as_object(agent.get("agentCapabilities")))
     session = _without_kept_back(as_object(capabilities.get("sessionCapabilities")))
     if not can_fork(capabilities):
@@ -129,13 +135,8 @@ def for_client(agent: Json, settings: Json) -> Json:
         "agentCapabilities": capabilities,
         "agentInfo": {"version": "", **info} if isinstance(info.get("name"), str) else _OWN_INFO,
         "authMethods": [{"name": each["id"], **each} for each in ways],
-        "_meta": _without_steering(agent.get("_meta")),
+        "_meta": {name: meta[name] for name in meta if name not in _BRIDGES_WORD},
     }
-
-
-def _without_steering(meta: object) -> Json:
-    """Return the agent's `_meta`. The agent gets a client's words by a feature of the bridge."""
-    return {name: value for name, value in as_object(meta).items() if name != "steering"}
 
 
 def for_remote(agent: Json) -> Json:

@@ -81,6 +81,14 @@ def test_a_fork_is_offered_only_where_another_process_can_be_given_it(
     assert handshake.can_fork(capabilities) is offered
 
 
+def test_what_an_agent_says_under_a_name_of_the_bridges_is_no_word_of_the_bridge() -> None:
+    meta: Json = {"steering": {"supported": True}, "acp_bridge": {"methods": ["x"]}, "kept": 1}
+    assert for_client({"_meta": meta})["_meta"] == {"kept": 1}
+    odds: list[Any] = [None, 5, []]
+    for odd in odds:
+        assert for_client({"_meta": odd})["_meta"] == {}
+
+
 @pytest.mark.parametrize("can", [{}, {"subagents": {}}, {"subagents": None}, {"_meta": {"x": 1}}])
 def test_every_agent_is_told_that_the_sessions_of_subagents_are_shown(can: Json) -> None:
     told = handshake.for_agent({"protocolVersion": 1, "clientCapabilities": can})
