@@ -35,14 +35,14 @@ _SELECT: Final = (
 logger = logging.getLogger(__name__)
 
 
-class Moment(Struct, frozen=True, eq=False):
+class Extent(Struct, frozen=True, eq=False):
     """How far a transcript went at a moment, for a replay that ends there.
 
-    `SessionJournal.moment` makes it.
+    `SessionJournal.extent` makes it.
     """
 
-    #: the moments of the session that are not closed yet; this one is put among them.
-    among: set["Moment"]
+    #: the extents of the session that are not closed yet; this one is put among them.
+    among: set["Extent"]
     last_row: int
     #: turn and lines of each row that was not in the file yet.
     unwritten: list[tuple[int, bytes]]
@@ -51,7 +51,7 @@ class Moment(Struct, frozen=True, eq=False):
         self.among.add(self)
 
     def close(self) -> None:
-        """Note that no replay up to this moment goes on any more."""
+        """Note that no replay up to this extent goes on any more."""
         self.among.discard(self)
 
 

@@ -26,7 +26,7 @@ from acp_bridge.core.journal.file import (
     Write,
     last_value,
 )
-from acp_bridge.core.journal.history import SALVAGED_ROWS, Moment, Slice, read_entries, read_slice
+from acp_bridge.core.journal.history import SALVAGED_ROWS, Extent, Slice, read_entries, read_slice
 from acp_bridge.core.journal.left_queue import Went
 from acp_bridge.core.journal.merge import Merger, merged
 from acp_bridge.core.journal.prompt_rows import pages, words_line
@@ -62,8 +62,8 @@ class SessionJournal:
         self._file = file
         self._on_closed = on_closed
         self._compacting = anyio.Lock()
-        #: the moments that are open: compaction moves rows, so it waits until each is closed.
-        self._readers: set[Moment] = set()
+        #: the extents that are open: compaction moves rows, so it waits until each is closed.
+        self._readers: set[Extent] = set()
         #: the number of the prompt that was accepted last, once one was.
         self._numbered = 0
         #: called when a write goes on its way: no message may tell of it before it is made.
@@ -369,36 +369,37 @@ class SessionJournal:
         with journal_errors():
             return prompt_rows.words_in(self._file.db, [seq]).get(seq, [])
 
-    def moment(self) -> Moment:
-        """Return how far the transcript goes now; no rows are merged until the moment is closed.
+    def extent(self) -> Extent:
+        """Return how far the transcript goes now; no rows are merged until the extent is closed.
 
         Raises JournalError.
         """
         lines = [(write.turn, write.row) for write in self._file.kept if write.lines]
-        return Moment(self._readers, self._last_row(), lines)
+        return Extent(self._readers, self._last_row(), lines)
 
-    async def replay(self, *, turn: int | None = None, up_to: Moment | None = None) -> Pages:
-        """Give the transcript up to a moment, or to the first step, in pages, messages joined (R1).
+    async def replay(self, *, turn: int | None = None, up_to: Extent | None = None) -> Pages:
+        """Give the transcript as far as `up_to` goes, in pages, with messages joined (R1).
 
+        Without it, as far as it goes at the first step.
         `turn`: only what was recorded in that prompt's turn. Raises JournalError.
         """
-        moment = up_to or self.moment()
+        extent = up_to or self.extent()
         try:
             self._file.look()
-            unwritten = [each for each in moment.unwritten if turn in (None, each[0])]
-            async for page in self.stretch(0, moment.last_row, turn):
+            unwritten = [each for each in extent.unwritten if turn in (None, each[0])]
+            async for page in self.stretch(0, extent.last_row, turn):
                 yield page
             if unwritten:
                 async for page in pages(self._file.path, await in_thread(merged, unwritten)):
                     yield page
         finally:
             if up_to is None:
-                moment.close()
+                extent.close()
 
     async def stretch(self, after: int, to: int, turn: int | None = None) -> Pages:
         """Give the transcript of the rows with after < id <= to in pages; raises as `replay` does.
 
-        The caller has a moment open that was made when `after` was the last row, or earlier.
+        The caller has an extent open that was made when `after` was the last row, or earlier.
         """
         merger = Merger()
         await self.made()

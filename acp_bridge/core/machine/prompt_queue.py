@@ -91,7 +91,7 @@ class QueuedPrompt(Struct, eq=False):
     #: who asked has been told that it waits for a turn of its own.
     told: bool = False
     #: the agent's answer when the prompt was sent into a turn; None: not sent, or no answer yet.
-    taken: Steered | None = None
+    steered: Steered | None = None
     #: the agent has shown something of the turn since it took the prompt into it.
     followed: bool = False
     #: the user wants it never to run.
@@ -417,7 +417,7 @@ class PromptQueue:
 
     def next_to_join(self) -> QueuedPrompt | None:
         """Return the prompt that is to join the turn next; None while the agent owes an answer."""
-        if any(prompt.taken is None for prompt in self.joining):
+        if any(prompt.steered is None for prompt in self.joining):
             return None
         return next((p for p in self._waiting if p.steers and not p.refused), None)
 
@@ -433,7 +433,7 @@ class PromptQueue:
         A prompt that it did not take is the next to run; `stopped`: it is given back with the
         turn's end instead.
         """
-        prompt = next((p for p in self.joining if p.key == key and p.taken is None), None)
+        prompt = next((p for p in self.joining if p.key == key and p.steered is None), None)
         if prompt is None:
             return None
         if how is Steered.NOT_TAKEN and not stopped:
@@ -444,12 +444,12 @@ class PromptQueue:
             over = self.running is None or prompt.lapses
             return self._queue_up([prompt]) if over else self.tell_queued(prompt)
         if how is Steered.JOINED or (how is Steered.UNKNOWN and not stopped):
-            prompt.taken = how
+            prompt.steered = how
         return [] if self.running else self.end_joined(Replied(None))
 
     def follow_words(self) -> bool:
         """Note that the agent showed something after it took words; False if it took none."""
-        taken = [prompt for prompt in self.joining if prompt.taken]
+        taken = [prompt for prompt in self.joining if prompt.steered]
         for prompt in taken:
             prompt.followed = True
         return bool(taken)
@@ -462,9 +462,9 @@ class PromptQueue:
         """
         out: list[Effect] = []
         well, sent = isinstance(outcome, Replied), self.joining
-        self.joining = [prompt for prompt in sent if well and prompt.taken is None]
+        self.joining = [prompt for prompt in sent if well and prompt.steered is None]
         for prompt in sent:
-            if prompt.taken is None and isinstance(outcome, Cancelled):
+            if prompt.steered is None and isinstance(outcome, Cancelled):
                 out.append(GiveBack(prompt.key))
             if prompt not in self.joining:
                 lost = well and not prompt.followed

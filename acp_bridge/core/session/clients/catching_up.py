@@ -13,7 +13,7 @@ from collections.abc import Callable
 import anyio
 
 from acp_bridge.core.journal import JournalError, SessionJournal
-from acp_bridge.core.journal.history import Moment
+from acp_bridge.core.journal.history import Extent
 from acp_bridge.core.protocol import CONTEXT, Json, own_meta
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.clients.audience import Audience
@@ -51,27 +51,27 @@ class CatchingUp:
                 self._transcript.flush()
                 if not self._journal.behind:
                     event("client.lags", session=self._core.id)
-                    moment, lag = self._journal.moment(), self.begin(view)
+                    extent, lag = self._journal.extent(), self.begin(view)
                     lag.place = self._transcript.places.now
-                    self._core.spawn(self._run, view, lag, moment)
+                    self._core.spawn(self._run, view, lag, extent)
 
     def begin(self, view: ClientView) -> Lag:
         """Show a client nothing that is recorded from now on, before `go_on`; returns its lag."""
         return view.begin_lag(Lag(lambda: self._journal.last_row))
 
-    def go_on(self, view: ClientView, lag: Lag, moment: Moment) -> None:
-        """Let a client that has all up to `moment`, and the present states, read on from there.
+    def go_on(self, view: ClientView, lag: Lag, extent: Extent) -> None:
+        """Let a client that has all up to `extent`, and the present states, read on from there.
 
-        If it lacks nothing its lag ends at once. `moment` is closed in the end.
+        If it lacks nothing its lag ends at once. `extent` is closed in the end.
         """
         self._transcript.flush()
         if lag.over.is_set():
-            moment.close()
+            extent.close()
         elif not self._journal.behind and self._has_all(lag):
-            moment.close()
+            extent.close()
             view.end_lag(lag)
         else:
-            self._core.spawn(self._run, view, lag, moment)
+            self._core.spawn(self._run, view, lag, extent)
 
     def _has_all(self, lag: Lag) -> bool:
         """Run the actions that wait for rows which the client has; True if it lacks nothing."""
@@ -82,7 +82,7 @@ class CatchingUp:
         except JournalError:
             return False
 
-    async def _run(self, view: ClientView, lag: Lag, moment: Moment) -> None:
+    async def _run(self, view: ClientView, lag: Lag, extent: Extent) -> None:
         """Read on until the client has caught up, has gone, or is shown the session anew."""
         try:
             while not lag.over.is_set():
@@ -96,7 +96,7 @@ class CatchingUp:
             event("journal.failed", session=self._core.id, what=exc)
             self._audience.go_on_without(view)
         finally:
-            moment.close()
+            extent.close()
 
     async def _takes(self, view: ClientView, lag: Lag) -> bool:
         """Wait until the client has taken most of what waits; False if it long takes nothing."""

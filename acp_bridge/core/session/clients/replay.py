@@ -14,7 +14,7 @@ from functools import partial
 from acp_bridge.core import errors
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import GONE, WAL_GONE, JournalError, SessionJournal
-from acp_bridge.core.journal.history import Moment
+from acp_bridge.core.journal.history import Extent
 from acp_bridge.core.journal.place import Cursor, From, WrongCursor
 from acp_bridge.core.machine.states import Standstill
 from acp_bridge.core.protocol import (
@@ -53,7 +53,7 @@ class Hold:
         view: ClientView,
         places: Places,
         stands: Json,
-        moment: Moment | None = None,
+        extent: Extent | None = None,
         *,
         replays: bool,
         whole: bool,
@@ -61,18 +61,18 @@ class Hold:
         """`replays`: the client is shown the transcript meanwhile, from its beginning if `whole`;
         else it is shown nothing old.
 
-        `stands`: the session's state now, where the replay ends. `moment`: the journal's end now,
+        `stands`: the session's state now, where the replay ends. `extent`: the journal's end now,
         to be closed in `end`; None: the replay ends where the journal does when it begins.
         """
         self.view = view
         self.stands = stands
-        self.moment = moment
+        self.extent = extent
         self.ended = False
         #: for the cursors of what is recorded from now on.
         self.reading = places.begin() if view.takes_cursors else None
         self._places = places
         view.replays += whole
-        self._replay = view.begin_replay(whole=replays, ahead=stands if moment else None)
+        self._replay = view.begin_replay(whole=replays, ahead=stands if extent else None)
 
     def begins(self, view: ClientView) -> bool:
         """Begin the replay of this view; False if what waited for it has been sent meanwhile."""
@@ -81,8 +81,8 @@ class Hold:
     def end(self) -> None:
         """Send the client what waited for it; does nothing the second time."""
         self.ended = True
-        if self.moment:
-            self.moment.close()
+        if self.extent:
+            self.extent.close()
         if self.reading:
             self._places.drop(self.reading)
         self.view.end_replay(self._replay)
@@ -96,20 +96,20 @@ class LaggingHold(Hold):
         view: ClientView,
         places: Places,
         stands: Json,
-        moment: Moment,
+        extent: Extent,
         catching_up: CatchingUp,
         *,
         whole: bool,
     ) -> None:
-        """`stands`, `moment` and `whole`: as for `Hold`, those of now."""
+        """`stands`, `extent` and `whole`: as for `Hold`, those of now."""
         self.view = view
         self.stands = stands
-        self.moment = moment
+        self.extent = extent
         self.ended = False
         self.reading = places.begin()
         self.lag = catching_up.begin(view)
         self._places = places
-        self._go_on = partial(catching_up.go_on, view, self.lag, moment)
+        self._go_on = partial(catching_up.go_on, view, self.lag, extent)
         view.replays += whole
 
     def end(self) -> None:
@@ -161,9 +161,9 @@ class Replay:
         `whole`: from its beginning. Raises JournalError.
         """
         self._transcript.flush()
-        moment = self._journal.moment()
+        extent = self._journal.extent()
         places, stands = self._transcript.places, self._stands(view)
-        return Hold(view, places, stands, moment, replays=True, whole=whole)
+        return Hold(view, places, stands, extent, replays=True, whole=whole)
 
     def _stands(self, view: ClientView) -> Json:
         return self._audience.standing.for_load(view)
@@ -218,8 +218,8 @@ class Replay:
         places, stood = self._transcript.places, None if replays else view.stood
         stands = stood or self._stands(view)
         if replays and view.may_lag and not self._journal.behind:
-            moment = self._journal.moment()
-            return LaggingHold(view, places, stands, moment, self._catching_up, whole=whole)
+            extent = self._journal.extent()
+            return LaggingHold(view, places, stands, extent, self._catching_up, whole=whole)
         return Hold(view, places, stands, replays=replays, whole=whole)
 
     async def _show(
@@ -328,7 +328,7 @@ class Replay:
                 view.replay(params)
 
     async def _read(self, view: ClientView, hold: Hold, after: Cursor | None) -> str | None:
-        """Show the transcript from a cursor up to the hold's moment, or to now; note what is needed
+        """Show the transcript from a cursor up to the hold's extent, or to now; note what is needed
         to recognize a late replay of the agent's.
 
         Returns the cursor behind it, if the client wants to know. Raises WrongCursor.
@@ -339,7 +339,7 @@ class Replay:
         marks = hold.reading is not None and hold.reading.whole
         divided = From(self._core.id, after) if after or marks else None
         shown = Shown(view, cards, self._transcript.for_replay(view.client), divided, marks=marks)
-        async for page in self._journal.replay(up_to=hold.moment):
+        async for page in self._journal.replay(up_to=hold.extent):
             for params in page:
                 if late:
                     late.note(params)
