@@ -16,6 +16,8 @@ from acp_bridge.core.protocol import (
     SESSION_NEW,
     SESSION_PROMPT,
     SESSION_RESUME,
+    SPARES,
+    own_meta,
     user_chunk,
 )
 from acp_bridge.core.updates import notices
@@ -302,6 +304,38 @@ async def test_a_stop_leaves_what_is_in_the_background_if_client_and_agent_speak
         here.session.audience.cancel(here.client.client)
         assert played.params(SESSION_CANCEL) == [{"sessionId": "0", **spares}]
         played.answer(turn, CANCELLED)
+
+
+@pytest.mark.hazard("C16")
+@pytest.mark.parametrize("works", [False, True])
+@pytest.mark.parametrize("way", ["cancel", "cancel_request"])
+@pytest.mark.parametrize(("abilities", "failed"), [(SAYS_STATES, {"u"}), ({}, {"t", "u"})])
+async def test_the_cards_that_a_stop_ends_are_all_but_those_that_it_leaves_in_the_background(
+    tmp_path: Path, works: bool, way: str, abilities: Json, failed: set[str]
+) -> None:
+    async with living(tmp_path, first=Lists("resume"), stop_delay=0) as here:
+        agent, client = await here.agent(), here.client.client
+        client.abilities = ClientAbilities(abilities)
+        if works:
+            await here.turn(agent)
+            agent.says_text("by itself")
+            asked = here.prompt("/queue wait")
+        else:
+            asked = here.prompt()
+            turn = await agent.asked(SESSION_PROMPT)
+        shows_card(agent, "t")
+        shows_card(agent, "u")
+        if way == "cancel":
+            here.session.audience.cancel(client)
+        else:
+            here.session.cancel_request(client, asked)
+        await until(lambda: SESSION_CANCEL in agent.heard)
+        (told,) = agent.params(SESSION_CANCEL)
+        assert own_meta(told) == ({SPARES: True} if abilities else {})
+        if not works:
+            agent.answer(turn, CANCELLED)
+            assert await here.answered(asked) == CANCELLED
+        assert ends(here.updates()) == dict.fromkeys(failed, "failed")
 
 
 @pytest.mark.hazard("C16")
