@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
+from tests.support import fork_server
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, StartAgent, fixture_command
 from tests.support.gates import Gates
@@ -126,6 +127,13 @@ def mark() -> Iterator[str]:
     mark = uuid.uuid4().hex
     yield mark
     kill_marked(mark)
+
+
+@pytest.fixture
+def whole_starts() -> Iterator[None]:
+    """For a test that is about how a bridge starts: none is forked (support/fork_server.py)."""
+    with fork_server.whole_starts():
+        yield
 
 
 @pytest.fixture

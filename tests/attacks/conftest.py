@@ -19,6 +19,11 @@ from tests.whole.tiny_agent import tiny_agent
 _ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(autouse=True)
+def interpreters(whole_starts: None) -> None:
+    """What an attack finds is of processes with interpreters of their own."""
+
+
 @pytest.fixture
 def field() -> Iterator[Field]:
     with a_field() as made:

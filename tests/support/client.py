@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
@@ -54,7 +53,7 @@ class RecordingClient:
         self.recording = Recording()
         self.side = ClientSide()
         self.session_id = ""
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: processes.Process | None = None
         #: what the process, or a bridge in this one, has logged.
         self.stderr = b""
         self.closed = anyio.Event()  #: the agent's output has ended
@@ -304,7 +303,7 @@ class RecordingClient:
         with anyio.fail_after(within):
             await self._stderr_ended.wait()
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _started(self) -> processes.Process:
         assert self.process is not None, "this client talks to no process"
         return self.process
 

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-from anyio.abc import Process
 
+from tests.support import processes
 from tests.terminal.shared.terminal_model import TerminalModel
 
 #: for what starts several interpreters
@@ -24,7 +24,7 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*)?$")
 class Person:
     """Sits at a terminal on which a command runs."""
 
-    def __init__(self, fd: int, process: Process) -> None:
+    def __init__(self, fd: int, process: processes.Watched) -> None:
         self._fd, self.process = fd, process
         self._terminal = TerminalModel(80, 24)
 
@@ -88,24 +88,17 @@ async def person(
     settings = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
     try:
         with anyio.fail_after(4 * _SECONDS):
-            async with await anyio.open_process(
-                command,
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
-                cwd=folder,
-                env={**os.environ, **env, **settings},
-                start_new_session=True,
-            ) as process:
-                there = Person(ours, process)
-                try:
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(there.look_on)
-                        yield there
-                        tasks.cancel_scope.cancel()
-                finally:
-                    if process.returncode is None:
-                        process.kill()
+            given = {**os.environ, **env, **settings}
+            process = processes.start(command, given, folder, (theirs, theirs, theirs))
+            there = Person(ours, processes.Watched(process))
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(there.look_on)
+                    yield there
+                    tasks.cancel_scope.cancel()
+            finally:
+                process.kill()
+                process.wait()
     finally:
         os.close(ours)
         os.close(theirs)

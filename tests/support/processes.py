@@ -9,38 +9,96 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 import anyio
 
+from tests.support import fork_server
+
 #: The environment variable that holds a test's mark.
-MARK = "FIXTURE_MARK"
+MARK = fork_server.MARK
+#: A process that `start_piped` has started.
+Process = subprocess.Popen[bytes] | fork_server.Forked
 
 
 def start_piped(
     command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None
-) -> "tuple[subprocess.Popen[bytes], tuple[int, int, int]]":
+) -> tuple[Process, tuple[int, int, int]]:
     """Starts it in its own session, `env` added to ours; our ends of its stdin, stdout, stderr.
 
-    The caller owns the descriptors.
+    A bridge is forked, unless a test has `whole_starts`. The caller owns the descriptors.
     """
-    process = subprocess.Popen(
+    (stdin, ours), (from_stdout, stdout), (from_stderr, stderr) = (os.pipe() for _ in range(3))
+    theirs = (stdin, stdout, stderr)
+    try:
+        process = start(command, {**os.environ, **env}, cwd, theirs)
+    except BaseException:
+        for fd in (ours, from_stdout, from_stderr):
+            os.close(fd)
+        raise
+    finally:
+        for fd in theirs:
+            os.close(fd)
+    return process, (ours, from_stdout, from_stderr)
+
+
+def start(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path | None, fds: tuple[int, int, int]
+) -> Process:
+    """Starts it in its own session, with all of this environment and copies of `fds`."""
+    if forked := fork_server.fork(command, env, cwd, fds):
+        return forked
+    stdin, stdout, stderr = fds
+    return subprocess.Popen(
         command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **env},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=env,
         cwd=cwd,
         start_new_session=True,
     )
-    return process, (_taken(process.stdin), _taken(process.stdout), _taken(process.stderr))
 
 
-def _taken(file: IO[bytes] | None) -> int:
-    """The descriptor, owned by the caller from now on."""
-    assert file is not None
-    with file:
-        return os.dup(file.fileno())
+class Watched:
+    """A process that is waited for without holding up the event loop."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.send_signal, self.kill = process.send_signal, process.kill
+
+    async def wait(self) -> int:
+        """Returns the exit code, when it has ended."""
+        await _ended(self.pid)
+        return self._process.wait()
+
+
+async def run(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path | None = None, said: bytes = b""
+) -> "subprocess.CompletedProcess[bytes]":
+    """Starts it as `start_piped` does, with `said` on its stdin; returns when it has ended."""
+    process, (stdin, *outputs) = start_piped(command, env, cwd)
+    try:
+        os.write(stdin, said)
+        os.close(stdin)
+        read = {fd: bytearray() for fd in outputs}
+        async with anyio.create_task_group() as tasks:
+            for fd, data in read.items():
+                tasks.start_soon(_read_all, fd, data)
+        await _ended(process.pid)
+    finally:
+        process.kill()
+        code = process.wait()
+        for fd in outputs:
+            os.close(fd)
+    return subprocess.CompletedProcess(command, code, *map(bytes, read.values()))
+
+
+async def _read_all(fd: int, data: bytearray) -> None:
+    await anyio.wait_readable(fd)
+    while part := os.read(fd, 65536):
+        data += part
+        await anyio.wait_readable(fd)
 
 
 def marked(mark: str) -> list[int]:

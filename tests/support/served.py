@@ -7,7 +7,6 @@ same place.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ import anyio
 from acp_bridge.core.clients.rights import May
 from acp_bridge.remote.connect.logins import Login, keep, read_address
 from acp_bridge.remote.serve.tokens import held, new_secret, new_token
+from tests.support import processes
 from tests.support.processes import gone
 from tests.support.wire import Wire, wire
 
@@ -36,7 +36,7 @@ class Served:
     words: Sequence[str]
     env: Mapping[str, str]
     wire: Wire = field(init=False)
-    process: subprocess.Popen[bytes] | None = None
+    process: processes.Process | None = None
     _url: str = ""
 
     @property
@@ -71,14 +71,11 @@ class Served:
         where = [f"unix:{self._socket}", "--behind-proxy", self._url, "--allow-local"]
         words = [sys.executable, "-m", "acp_bridge", "serve", *where, "--root", str(self.root)]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*words, *self.words],
-                env={**os.environ, **self.env, "ACP_BRIDGE_HOME": str(self.home)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            env = {**os.environ, **self.env, "ACP_BRIDGE_HOME": str(self.home)}
+            said = log.fileno()
+            with open(os.devnull) as nothing:
+                streams = (nothing.fileno(), said, said)
+                self.process = processes.start([*words, *self.words], env, None, streams)
 
     def pid(self) -> int | None:
         """The server that runs now."""

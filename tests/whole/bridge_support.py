@@ -22,6 +22,7 @@ import pytest
 from acp_bridge.core.journal import Journal, PromptRow
 from acp_bridge.core.settings import Settings
 from acp_bridge.terminal.cli.naming import agent_name, former_names
+from tests.support import processes
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
@@ -114,9 +115,8 @@ class World:
         """The exit code, stdout and stderr of a command in a terminal of its own."""
         command = [sys.executable, "-m", "acp_bridge", *words]
         own = {"ACP_BRIDGE_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
-        given = {**os.environ, **self.env, **own, **(env or {})}
         with anyio.fail_after(_SECONDS):
-            done = await anyio.run_process(command, cwd=self.cwd, env=given, check=False)
+            done = await processes.run(command, {**self.env, **own, **(env or {})}, self.cwd)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     async def _open(

@@ -9,7 +9,7 @@ from tests.support.recording import Message
 from tests.whole.bridge_support import World
 from tests.whole.tiny_agent import tiny_agent
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("whole_starts")]
 
 PERMISSION, READ = "session/request_permission", "fs/read_text_file"
 CALLED_BACK = "$/cancel_request"

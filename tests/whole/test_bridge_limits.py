@@ -11,7 +11,7 @@ from tests.support.client import RecordingClient
 from tests.support.recording import Message
 from tests.whole.bridge_support import World, fails, full_disk, refused, stopped
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("whole_starts")]
 
 
 def memory(client: RecordingClient) -> int:

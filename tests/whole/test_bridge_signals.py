@@ -5,7 +5,6 @@ Moments are told by the CPU time that the bridge has used, so that a busy machin
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,10 +19,10 @@ import pytest
 from acp_bridge import serving
 from acp_bridge.core.runtime import waits
 from tests.support.fixture_agents import fixture_command
-from tests.support.processes import all_gone, kill_marked, marked, start_piped
+from tests.support.processes import Process, all_gone, kill_marked, marked, start_piped
 from tests.whole.bridge_support import ROOT, World
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("whole_starts")]
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
 #: Each does the same, so that moments take turns with them.
@@ -48,7 +47,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 class Bridge:
     """A bridge process, from exec on, with its pipes."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", pipes: tuple[int, int, int]) -> None:
+    def __init__(self, process: Process, pipes: tuple[int, int, int]) -> None:
         self.process = process
         self.stdin, self.stdout, self.stderr = pipes
 
@@ -90,7 +89,7 @@ class Bridge:
         """Its exit code; a busy machine may take a while beside what the bridge may."""
         with anyio.fail_after(waits.ENDED + 2):
             await anyio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
-        return self.process.returncode
+        return self.process.wait()
 
     def said(self) -> tuple[bytes, bytes]:
         """Everything on stdout and stderr, once it has ended."""

@@ -12,7 +12,7 @@ from tests.support.recording import RpcError
 from tests.whole.bridge_support import World, kill_agent, stopped
 from tests.whole.tiny_agent import tiny_agent
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.usefixtures("whole_starts")]
 
 
 @pytest.mark.hazard("C21.1")

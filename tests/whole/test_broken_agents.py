@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.support import processes
 from tests.support.broken_agents import BROKEN, Broken
 from tests.support.person import person
 from tests.whole.bridge_support import World, refused
@@ -66,14 +67,10 @@ async def test_run_chat_and_doctor_say_the_same(
     ours = [sys.executable, "-m", "acp_bridge"]
     told = broken.details(command)
     with anyio.fail_after(_SECONDS):
-        ran = await anyio.run_process(
-            [*ours, "run", "hello", "--", *command], env=env, cwd=tmp_path, check=False
-        )
+        ran = await processes.run([*ours, "run", "hello", "--", *command], env, tmp_path)
         assert (ran.returncode, ran.stdout) == (6, b"")
         assert ran.stderr.decode().splitlines() == [f"acp-bridge: {line}" for line in told]
-        looked = await anyio.run_process(
-            [*ours, "doctor", "--", *command], env=env, cwd=tmp_path, check=False
-        )
+        looked = await processes.run([*ours, "doctor", "--", *command], env, tmp_path)
         words = " ".join(looked.stdout.decode().replace("-> ", "").split())
         assert looked.returncode == 2
         assert " ".join(" ".join(told).split()) in words
@@ -142,9 +139,7 @@ async def test_run_and_chat_tell_of_a_session_that_is_not_taken_up_again(
     ours = [sys.executable, "-m", "acp_bridge"]
     with anyio.fail_after(_SECONDS):
         for words in (["hello"], ["--continue", "hello"]):
-            ran = await anyio.run_process(
-                [*ours, "run", *words, "--", *command], env=env, cwd=tmp_path, check=False
-            )
+            ran = await processes.run([*ours, "run", *words, "--", *command], env, tmp_path)
         assert ran.returncode == 6
         told = [f"acp-bridge: {line}" for line in _ENDED_AT_LOAD]
         assert ran.stderr.decode().splitlines()[-3:] == told

@@ -13,11 +13,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from anyio import fail_after, run_process
+from anyio import fail_after
 
 from acp_bridge.core.records import replace
 from acp_bridge.postgres.url import parse as parse_url
 from tests.features.hooks.hooked import alive
+from tests.support import processes
 from tests.support.client import RecordingClient
 from tests.support.postgres import Cluster
 from tests.support.processes import all_gone
@@ -310,7 +311,7 @@ async def test_commands_at_another_machine_read_a_session_that_a_bridge_has(
         place = ("--home", str(two.there.world.home), "--journal", two.url)
         command = [sys.executable, "-m", "acp_bridge", *words, *place]
         with fail_after(30):
-            return (await run_process(command)).stdout.decode()
+            return (await processes.run(command, {})).stdout.decode()
 
     async with two.here.inside() as client:
         await client.prompt("say before")

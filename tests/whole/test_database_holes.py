@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 import pytest
-from anyio import fail_after, run_process
+from anyio import fail_after
 
+from tests.support import processes
 from tests.support.recording import RpcError
 from tests.whole.bridge_support import World, stopped
 from tests.whole.test_database import Two, load, two
@@ -38,7 +39,7 @@ def stored(two: Two, name: str) -> list[Any]:
 async def command(*words: str) -> tuple[int, str]:
     """The exit code of a command, and all that it says."""
     with fail_after(30):
-        done = await run_process([sys.executable, "-m", "acp_bridge", *words], check=False)
+        done = await processes.run([sys.executable, "-m", "acp_bridge", *words], {})
     return done.returncode, " ".join((done.stdout + done.stderr).decode().split())
 
 

@@ -1,6 +1,5 @@
 """A database that refuses a bridge for good: the editor and `doctor` say why, in one sentence."""
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,10 +9,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from anyio import fail_after, run_process
+from anyio import fail_after
 
 from acp_bridge.postgres.tables import MIGRATIONS
 from tests.remote.serve.certificate import certificate
+from tests.support import processes
 from tests.support.fixture_agents import fixture_command
 from tests.support.postgres import PASSWORD, Cluster, cluster
 from tests.support.recording import RpcError
@@ -127,11 +127,8 @@ async def doctor(machine: Machine, env: dict[str, str]) -> tuple[int, str]:
     """The exit code of `doctor` on a machine, and what it says, on one line."""
     options = ("--home", str(machine.world.home), *machine.options, "--", *fixture_command())
     with fail_after(60):
-        done = await run_process(
-            [sys.executable, "-m", "acp_bridge", "doctor", *options],
-            env={**os.environ, **machine.world.env, **env},
-            check=False,
-        )
+        command = [sys.executable, "-m", "acp_bridge", "doctor", *options]
+        done = await processes.run(command, {**machine.world.env, **env})
     return done.returncode, " ".join(done.stdout.decode().split())
 
 

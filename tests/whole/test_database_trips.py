@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from anyio import fail_after, run_process
+from anyio import fail_after
 
 from acp_bridge.core.journal.file import Write
 from acp_bridge.core.records import replace
@@ -13,6 +13,7 @@ from acp_bridge.postgres import log
 from acp_bridge.postgres.connection import ALL, Database
 from acp_bridge.postgres.url import parse
 from tests.postgres.session_files import INFO, made
+from tests.support import processes
 from tests.support.line import line
 from tests.support.pgbouncer import pgbouncer
 from tests.support.postgres import PASSWORD, Cluster, cluster
@@ -117,7 +118,8 @@ async def test_commands_that_read_all_sessions_take_few_round_trips_however_many
                 async def run(*words: str, home: str = "home") -> str:
                     before = far.trips
                     place = ("--home", str(tmp_path / home), "--journal", far.url(url, "tester"))
-                    done = await run_process([sys.executable, "-m", "acp_bridge", *words, *place])
+                    command = [sys.executable, "-m", "acp_bridge", *words, *place]
+                    done = await processes.run(command, {})
                     assert far.trips - before <= MOST_OF_A_COMMAND
                     return done.stdout.decode()
 

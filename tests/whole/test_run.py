@@ -17,6 +17,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
+from tests.support import processes
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.processes import all_gone
@@ -57,13 +58,7 @@ class Terminal:
         """The exit code, stdout and stderr of a command."""
         command = [sys.executable, "-m", "acp_bridge", *arguments]
         with anyio.fail_after(_SECONDS):
-            done = await anyio.run_process(
-                command,
-                input=stdin,
-                cwd=self.folder,
-                env={**os.environ, **self.env},
-                check=False,
-            )
+            done = await processes.run(command, self.env, self.folder, stdin)
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

@@ -7,7 +7,6 @@ import shutil
 import signal
 import ssl
 import stat
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +23,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from acp_bridge.core.clients.rights import May
 from acp_bridge.remote.serve import tokens
 from tests.remote.serve.certificate import certificate
+from tests.support import processes
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import descendants
 from tests.support.waiting import until
@@ -85,7 +85,7 @@ class Remote:
 class Serving:
     """A server's process and the token `laptop`."""
 
-    def __init__(self, world: World, process: subprocess.Popen[bytes], said: Path) -> None:
+    def __init__(self, world: World, process: processes.Process, said: Path) -> None:
         self.world, self.process, self._said = world, process, said
         self.secret, self.port = "", 0
 
@@ -123,15 +123,10 @@ class Serving:
         return self
 
 
-def start(
-    command: list[str], env: dict[str, str], cwd: Path, said: Path
-) -> subprocess.Popen[bytes]:
+def start(command: list[str], env: dict[str, str], cwd: Path, said: Path) -> processes.Process:
     """Start a process whose stderr is a file."""
-    with said.open("wb") as err:
-        none = subprocess.DEVNULL
-        return subprocess.Popen(
-            command, env=env, cwd=cwd, stdin=none, stderr=err, start_new_session=True
-        )
+    with said.open("wb") as err, open(os.devnull) as none:
+        return processes.start(command, env, cwd, (none.fileno(), 1, err.fileno()))
 
 
 def token_of(home: Path, name: str) -> str:

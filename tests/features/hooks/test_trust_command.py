@@ -15,6 +15,7 @@ from acp_bridge.core.agents.guard import COMMAND_LINE
 from acp_bridge.features.hooks.find import find
 from acp_bridge.features.hooks.places import RECORDS
 from acp_bridge.features.rules.places import RECORDS as RULES_RECORDS
+from tests.support import processes
 
 ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "acp_bridge", "trust")
@@ -42,16 +43,9 @@ def on_a_terminal(
     ours, theirs = pty.openpty()
     os.write(ours, types.encode())
     try:
-        done = subprocess.run(
-            [*command, *arguments],
-            env=environment(tmp_path),
-            timeout=30,
-            check=False,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-        )
-        return done.returncode, os.read(ours, 65536).decode()
+        streams = (theirs, theirs, theirs)
+        process = processes.start([*command, *arguments], environment(tmp_path), None, streams)
+        return process.wait(timeout=30), os.read(ours, 65536).decode()
     finally:
         os.close(ours)
         os.close(theirs)

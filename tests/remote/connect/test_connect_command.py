@@ -11,6 +11,7 @@ import pytest
 
 from acp_bridge.remote.connect.logins import Login, Unusable, Where, find, read_address
 from tests.remote.connect.site import TOKEN, logged_in, site
+from tests.support import processes
 from tests.support.client import RecordingClient
 from tests.support.terminal import on_a_terminal
 
@@ -21,7 +22,7 @@ COMMAND = (sys.executable, "-m", "acp_bridge")
 async def ran(*arguments: str, said: bytes = b"") -> tuple[int, str]:
     """Run the command; returns its exit code, and what it has said on stderr."""
     with anyio.fail_after(20):
-        done = await anyio.run_process([*COMMAND, *arguments], input=said, check=False)
+        done = await processes.run([*COMMAND, *arguments], {}, said=said)
     return done.returncode, done.stderr.decode()
 
 
