@@ -34,7 +34,7 @@ MARK = "FIXTURE_MARK"
 #: The mark of the server itself; that of a forked bridge is written over it.
 _NO_MARK = "0" * 32
 #: What Python and its libraries read from the environment when they start.
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "SSL_", "TZ")
+_READ_AT_START = ("LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "SSL_", "TZ")
 #: Words that lead to other processes of the same command line, which tests find by it.
 _NEEDS_ITS_COMMAND_LINE = ("--keep", "--spare")
 #: The field of /proc/PID/stat, counted behind the name, that says where the environment begins.
@@ -150,6 +150,7 @@ def fork(
         or len(env.get(MARK, _NO_MARK)) != len(_NO_MARK)
         or _whole
         or sys.platform != "linux"
+        or _imports(env) != _imports(os.environ)
     ):
         return None
     read = {name: value for name, value in env.items() if name.startswith(_READ_AT_START)}
@@ -159,6 +160,12 @@ def fork(
     words = list(command[len(BRIDGE) :])
     pid = _servers[key].ask(fds, words=words, env=dict(env), cwd=str(cwd or Path.cwd()))
     return Forked(_servers[key], pid)
+
+
+def _imports(env: Mapping[str, str]) -> dict[str, str]:
+    """What of it leads to other imports; this bridge is found without a path to it."""
+    found = {name: value for name, value in env.items() if name.startswith("PYTHON")}
+    return {name: found[name] for name in found if (name, found[name]) != ("PYTHONPATH", str(ROOT))}
 
 
 @contextlib.contextmanager

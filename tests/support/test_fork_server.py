@@ -3,12 +3,13 @@
 import os
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 import anyio
 import pytest
 
+from tests.core.agents.guard_support import parent_of
 from tests.support import fork_server, processes
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
@@ -57,10 +58,21 @@ async def test_it_has_its_own_session_folder_descriptors_mark_and_environment(
                 ]
                 environ = told(agents[-1], "environ").split(b"\0")
                 assert {b"ANY=thing", f"{MARK}={mark}".encode()} <= set(environ)
-                seen.append(((proc / "cwd").resolve(), sorted(os.listdir(proc / "fd"))))
+                seen.append((proc / "cwd").resolve())
+                assert not (forked and streams(pid) & streams(parent_of(pid)))
                 client.terminate(signal.SIGKILL)
                 assert await client.wait() == -signal.SIGKILL
     assert seen[0] == seen[1]
+
+
+def streams(pid: int) -> set[str]:
+    """The pipes and sockets that a process has."""
+    folder = f"/proc/{pid}/fd"
+    found = set[str]()
+    for name in os.listdir(folder):
+        with suppress(FileNotFoundError):
+            found.add(os.readlink(f"{folder}/{name}"))
+    return {each for each in found if each.startswith(("pipe:", "socket:"))}
 
 
 def told(pid: int, name: str) -> bytes:
