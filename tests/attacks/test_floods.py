@@ -18,7 +18,7 @@ from tests.attacks.floods import Attack, Served, guessed
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.hazard("N1", "V5")]
 
 #: seconds of each flood, and of wrong tokens.
-FLOOD, GUESSING = 1.0, 2.0
+FLOOD, GUESSING = 0.5, 1.0
 #: the kinds that are sent, in clear and over TLS; `make floods` sends all.
 IN_CLEAR = ("requests", "long-pings", "small-fragments", "binary", "half")
 OVER_TLS = ("requests", "half")

@@ -1,6 +1,7 @@
 """Errors of a real database on demand: a trigger raises any SQLSTATE, once or until it is over."""
 
 import random
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -54,11 +55,15 @@ class Faults:
     def __init__(self, url: str, *, leases: bool = False) -> None:
         """Nothing fails yet. `leases`: renewals, claims and fences can, and not only writes."""
         self._url = url
+        self._connection: psycopg.Connection | None = None
         self._do(_MADE + (_LEASES if leases else ""))
 
-    def _do(self, sql: str, *values: object) -> None:
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute(sql.encode(), values or None)
+    def _do(self, sql: str, *values: object) -> psycopg.Cursor:
+        """Over one connection: tests look again and again, and each one is a process there."""
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._url, autocommit=True)
+            weakref.finalize(self, self._connection.close)
+        return self._connection.execute(sql.encode(), values or None)
 
     def arm(self, state: str, few: int = ALWAYS, holding: str = "") -> None:
         """Let the next `few` rows fail with this SQLSTATE, those alone that hold a text."""
@@ -72,10 +77,9 @@ class Faults:
     @property
     def raised(self) -> int:
         """How many rows came since it was armed that could fail."""
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            row = connection.execute(
-                "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM public.faults_raised"
-            ).fetchone()
+        row = self._do(
+            "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM public.faults_raised"
+        ).fetchone()
         assert row
         return int(row[0])
 

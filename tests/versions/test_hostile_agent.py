@@ -167,7 +167,7 @@ def opened() -> AgentEnd:
     return end
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(_UPDATE | _ASKED | _ANSWER, max_size=12))
 def test_no_message_of_an_agent_ends_its_translator(said: list[Any]) -> None:
     end = opened()
