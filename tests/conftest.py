@@ -10,7 +10,9 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -46,6 +48,8 @@ LOG = (
     logging.root.manager.disable,
 )
 
+#: the folder of tests that load LiteLLM in their own process.
+LOADING = "tests/agent/providers/"
 #: in the names of files or folders whose processes import LiteLLM, or wait for a database.
 SLOWEST = ("built_in", "database", "postgres")
 
@@ -66,6 +70,21 @@ def pytest_configure() -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """Twice as many as there are cores: who starts processes waits for half of its time."""
     return 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker that has loaded LiteLLM, which takes 3 s, gets all files that load it."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    files = import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    files._split_scope = _scope  # xdist has no hook for it
+    return files
+
+
+def _scope(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return LOADING if file.startswith(LOADING) else file
 
 
 @pytest.hookimpl(trylast=True)

@@ -67,5 +67,5 @@ def test_the_user_s_page_and_client_log_in_while_a_process_sends_wrong_tokens() 
         for how in floods.GUESSES:
             times, told = guessed(served, how, GUESSING)
             assert told["tried"] > 5, how
-            assert len(times) > 2, how
+            assert len(times) >= 2, how
             assert max(times) < floods.MOST_LOGIN, how
