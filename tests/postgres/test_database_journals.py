@@ -21,8 +21,8 @@ from acp_bridge.postgres.url import parse
 from tests.core.bridge import test_lagging, test_transcripts
 from tests.core.bridge.test_cursors import TEXTS
 from tests.core.sessions.agent import Agent
-from tests.core.sessions.conftest import MEMORY
 from tests.core.sessions.world import MemoryContext
+from tests.support.in_memory import MEMORY
 from tests.support.postgres import Cluster, server
 
 __all__ = ["server"]
@@ -61,7 +61,7 @@ def played(play: Callable[..., Awaitable[None]], events: object, server: Cluster
             for each in databases:
                 await stack.enter_async_context(each)
 
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as home:
+    with TemporaryDirectory(dir=MEMORY) as home:
         anyio.run(partial(all_of_it, Path(home)))
 
 

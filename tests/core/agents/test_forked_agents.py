@@ -83,20 +83,20 @@ def signals_of(pid: int) -> list[str]:
 
 @pytest.mark.hazard("F1.1", "F1.3")
 async def test_a_forked_agent_and_its_guard_hold_nothing_but_their_own(
-    world: Family, tmp_path: Path
+    world: Family, on_disk: Path
 ) -> None:
-    with (tmp_path / "lock").open("w") as lock:
+    with (on_disk / "lock").open("w") as lock:
         one = await forked(world, lock_fd=lock.fileno())
         two = await forked(world)
         guards = parent_of(one.pid), parent_of(two.pid)
-        assert str(tmp_path / "lock") in shared(guards[0])
+        assert str(on_disk / "lock") in shared(guards[0])
         known = {world.parent.pid, *guards, one.pid, two.pid}
         held = {pid: shared(pid) for pid in known if pid}
         assert sorted(fd for fd in open_files(one.pid) if fd < 3) == [0, 1, 2]
         for pid, names in held.items():
             for other, others in held.items():
                 assert pid == other or not names & others, command_line(pid)
-        assert str(tmp_path / "lock") not in held[one.pid] | held[guards[1]]
+        assert str(on_disk / "lock") not in held[one.pid] | held[guards[1]]
 
 
 @pytest.mark.hazard("F1")

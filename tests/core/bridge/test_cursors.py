@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.core.bridge.resuming import Follower, cursor_in, flat, loaded, recorded, updates
 from tests.core.sessions.agent import Agent, Gate, Json, Process, until
 from tests.core.sessions.bench import Bench, Served, bench
-from tests.core.sessions.conftest import MEMORY
 from tests.core.sessions.world import SETUP
+from tests.support.in_memory import MEMORY
 
 KINDS = ("agent_message_chunk", "agent_thought_chunk")
 
@@ -156,7 +156,7 @@ async def play(events: list[tuple[str, int, str]], home: Path) -> None:
 def test_who_is_cut_off_and_comes_back_at_its_cursor_has_what_a_load_shows(
     events: list[tuple[str, int, str]],
 ) -> None:
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as home:
+    with TemporaryDirectory(dir=MEMORY) as home:
         anyio.run(partial(play, events, Path(home)))
 
 

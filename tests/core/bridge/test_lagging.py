@@ -18,8 +18,8 @@ from tests.core.bridge.test_cursors import TEXTS, Play, playing, said
 from tests.core.bridge.test_subagents import at_work
 from tests.core.sessions.agent import Json, until
 from tests.core.sessions.bench import Served
-from tests.core.sessions.conftest import MEMORY
 from tests.core.sessions.world import SETUP
+from tests.support.in_memory import MEMORY
 
 #: bytes that make a client fall behind, and so many times that for one that is let go.
 LIMIT, FLOOD = 1000, 32
@@ -409,5 +409,5 @@ async def play(events: list[tuple[str, int, str]], home: Path) -> None:
 def test_whoever_is_slow_or_cut_off_has_in_the_end_what_a_load_shows(
     events: list[tuple[str, int, str]],
 ) -> None:
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as home:
+    with TemporaryDirectory(dir=MEMORY) as home:
         anyio.run(partial(play, events, Path(home)))

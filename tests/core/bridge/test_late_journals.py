@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.core.bridge import test_lagging, test_transcripts
 from tests.core.bridge.test_cursors import TEXTS
-from tests.core.sessions.conftest import MEMORY
+from tests.support.in_memory import MEMORY
 from tests.support.late_journal import late_journals
 
 Numbers = st.integers(0, 9)
@@ -20,7 +20,7 @@ Numbers = st.integers(0, 9)
 
 def played(play: Callable[..., Awaitable[None]], events: object) -> None:
     """Play events in a bridge whose journals are late."""
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as home, late_journals():
+    with TemporaryDirectory(dir=MEMORY) as home, late_journals():
         anyio.run(partial(play, events, Path(home)))
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from acp_bridge.core.protocol import ASSUMED, own_meta
 from tests.core.sessions.agent import Agent, Json, Process, until
 from tests.core.sessions.bench import Bench, Served, bench
-from tests.core.sessions.conftest import MEMORY
 from tests.core.sessions.world import SETUP
+from tests.support.in_memory import MEMORY
 
 LIMIT = 400
 MODES: Json = {"currentModeId": "0", "availableModes": [{"id": str(n)} for n in range(100)]}
@@ -174,5 +174,5 @@ async def play(events: list[Event], home: Path) -> None:
 def test_all_clients_of_a_session_have_the_same_of_it_whenever_they_came(
     events: list[Event],
 ) -> None:
-    with TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as home:
+    with TemporaryDirectory(dir=MEMORY) as home:
         anyio.run(partial(play, events, Path(home)))

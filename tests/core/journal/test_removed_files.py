@@ -24,6 +24,11 @@ from tests.core.journal.test_unwritten import END, HELLO, full
 Remove = Callable[[Path], object]
 
 
+@pytest.fixture
+def tmp_path(on_disk: Path) -> Path:
+    return on_disk
+
+
 def _file(home: Path, ending: str = "") -> Path:
     return home / "sessions" / f"{SESSION}.db{ending}"
 

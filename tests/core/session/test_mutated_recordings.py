@@ -3,9 +3,9 @@ nothing is allowed that nobody has allowed."""
 
 import json
 import logging
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -18,6 +18,7 @@ from acp_bridge.core.updates.odd_answers import end_of_turn, options_of_v1, perm
 from acp_bridge.core.wire.jsonrpc import Err, Ok, read_answer
 from tests.core.session.living import first, living
 from tests.core.session.memory import Json
+from tests.support.in_memory import MEMORY
 
 TRACES = Path(__file__).parents[3] / "fixtures" / "traces"
 AGENTS = ("claude", "codex", "opencode")
@@ -118,7 +119,7 @@ def test_a_recording_with_spoiled_messages_costs_nothing_but_those(
     answer = data.draw(spoiled({"stopReason": "end_turn", "usage": {"inputTokens": 3}}))
 
     async def turn() -> None:
-        with tempfile.TemporaryDirectory() as folder:
+        with TemporaryDirectory(dir=MEMORY) as folder:
             agent = first()
             async with living(Path(folder), first=agent) as here:
                 request_id = here.prompt()
