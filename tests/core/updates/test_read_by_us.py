@@ -4,17 +4,24 @@ In read_by_us.json a member is `read` if a reader of ours names it. One that is 
 came.
 """
 
+import importlib
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
-from acp import schema
 
 from tests.support.read_by_us import ReadByUs
 
 LIST = ReadByUs(Path(__file__).parent / "read_by_us.json")
 CORE = Path(__file__).parents[3] / "acp_bridge"
+
+
+@pytest.fixture(scope="module")
+def schema() -> ModuleType:
+    """The SDK's models. Only a worker that runs these tests imports them: that takes a second."""
+    return importlib.import_module("acp.schema")
 
 
 def kinds_in(model: type[Any], member: str) -> set[str]:
@@ -24,11 +31,11 @@ def kinds_in(model: type[Any], member: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", LIST.models)
-def test_the_sdk_s_models_have_the_members_that_are_listed(name: str) -> None:
+def test_the_sdk_s_models_have_the_members_that_are_listed(schema: ModuleType, name: str) -> None:
     LIST.compare(schema, name)
 
 
-def test_the_kinds_of_updates_are_those_that_are_listed() -> None:
+def test_the_kinds_of_updates_are_those_that_are_listed(schema: ModuleType) -> None:
     kinds = kinds_in(schema.SessionNotification, "update")
     assert len(kinds) > 10
     assert kinds <= set(LIST.models)
