@@ -193,14 +193,14 @@ async def test_one_that_takes_nothing_for_long_is_let_go(tmp_path: Path) -> None
         assert client.messages[-1]["method"] == "_acp_bridge/let_go"
 
 
-async def test_one_that_takes_a_byte_now_and_then_stays(tmp_path: Path) -> None:
+async def test_one_that_takes_a_few_bytes_now_and_then_stays(tmp_path: Path) -> None:
     async with slow(tmp_path, unread=0) as here:
         client = await here.it.attached(here.id, cursors=True)
         await here.prompt()
         client.way.stuck = 50 * LIMIT
         await here.speaks("a")
         while client.way.stuck > LIMIT:
-            client.way.stuck -= 1
+            client.way.stuck -= 10
             await anyio.lowlevel.checkpoint()
         await here.reads(client)
         assert said(client)[-1] == "a"

@@ -15,6 +15,7 @@ from acp_bridge.core.journal import (
     PromptState,
     SessionInfo,
     SessionJournal,
+    history,
 )
 from acp_bridge.core.journal import files as session_files
 from acp_bridge.core.journal.connection import connect
@@ -105,7 +106,10 @@ async def test_rot_inside_a_record_hides_only_that_record(journal: Journal) -> N
 
 @pytest.mark.hazard("K2.2")
 @pytest.mark.parametrize("lost", [0, 150, 599])
-async def test_a_rotten_page_hides_only_the_records_on_it(journal: Journal, lost: int) -> None:
+async def test_a_rotten_page_hides_only_the_records_on_it(
+    journal: Journal, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "SALVAGED_ROWS", 2_000)
     path = await closed_session(journal, 600)
     content = path.read_bytes()
     page = content.index(word(lost).encode()) // PAGE_BYTES * PAGE_BYTES

@@ -7,7 +7,7 @@ import pytest
 
 from acp_bridge.core.journal import Journal, JournalError, SessionJournal
 from acp_bridge.core.journal import session as session_module
-from acp_bridge.core.journal.file import INSERT_ROW, Write
+from acp_bridge.core.journal.file import Write
 from acp_bridge.core.journal.history import read_slice
 from tests.core.journal.sayings import Params, chunk, lines, text_of, tool, transcript
 
@@ -161,14 +161,17 @@ async def test_compaction_waits_until_no_replay_reads_the_rows(session: SessionJ
     assert row_count(session) < 5
 
 
+#: adds a row as often as the first value says.
+_REPEATED = (
+    "INSERT INTO updates(turn, lines) WITH RECURSIVE n(i) AS"
+    " (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT ?, ? FROM n"
+)
+
+
 def fill(session: SessionJournal, messages: int, tokens: int) -> None:
     """Record so many tokens of so many messages, in one transaction to be quick."""
-    rows = (
-        (INSERT_ROW, (1, lines(chunk("token ", f"m{message}"))))
-        for message in range(messages)
-        for _ in range(tokens)
-    )
-    session._file.write(Write(tuple(rows)))
+    said = (lines(chunk("token ", f"m{message}")) for message in range(messages))
+    session._file.write(Write(tuple((_REPEATED, (tokens, 1, each)) for each in said)))
 
 
 @pytest.mark.hazard("K4")
@@ -198,7 +201,7 @@ async def test_a_replay_of_a_long_session_takes_no_more_memory_than_of_a_short_o
 ) -> None:
     peaks = []
     for _ in range(2):
-        fill(session, 10_000, 1)
+        fill(session, 3_000, 1)
         tracemalloc.start()
         try:
             async for _page in session.replay():
