@@ -26,7 +26,7 @@ test: $(VENV)/.ready ## the tests but for the slow ones (ARGS="-k cancel" for so
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
 
 test-core: $(VENV)/.ready ## the tests of core alone, without features
-	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/core $(ARGS)
+	$(PY) -m pytest --numprocesses logical --dist loadfile --no-loadscope-reorder -m "not slow" tests/core $(ARGS)
 
 test-slow: $(VENV)/.ready ## the slow ones: attacks, kills, operations at random, processes of the built-in agent
 	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m slow $(ARGS)

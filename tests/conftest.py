@@ -67,9 +67,14 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Twice as many as there are cores: who starts processes waits for half of its time."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Twice as many as there are cores: who starts processes waits for half of its time.
+
+    With `logical` one more than there are cores: tests of core hardly wait, and each worker reads
+    all tests first.
+    """
+    cores = os.cpu_count() or 1
+    return cores + 1 if config.option.numprocesses == "logical" else 2 * cores
 
 
 @pytest.hookimpl(optionalhook=True)

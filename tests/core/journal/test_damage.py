@@ -15,9 +15,9 @@ from acp_bridge.core.journal import (
     PromptState,
     SessionInfo,
     SessionJournal,
-    history,
 )
 from acp_bridge.core.journal import files as session_files
+from acp_bridge.core.journal import session as session_module
 from acp_bridge.core.journal.connection import connect
 from acp_bridge.core.journal.errors import ForUser, told
 from acp_bridge.core.journal.schema import INDEX_SCHEMA, PAGE_BYTES, SESSION_SCHEMA, Schema, migrate
@@ -109,7 +109,7 @@ async def test_rot_inside_a_record_hides_only_that_record(journal: Journal) -> N
 async def test_a_rotten_page_hides_only_the_records_on_it(
     journal: Journal, lost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "SALVAGED_ROWS", 2_000)
+    monkeypatch.setattr(session_module, "SALVAGED_ROWS", 2_000)
     path = await closed_session(journal, 600)
     content = path.read_bytes()
     page = content.index(word(lost).encode()) // PAGE_BYTES * PAGE_BYTES
