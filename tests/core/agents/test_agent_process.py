@@ -270,7 +270,7 @@ async def test_a_reader_is_told_when_the_pipe_is_closed_under_it() -> None:
 
 
 @pytest.mark.hazard("P1")
-async def test_twenty_agents_later_no_descriptor_and_no_zombie_is_left() -> None:
+async def test_ten_agents_later_no_descriptor_and_no_zombie_is_left() -> None:
     async def one(number: int) -> None:
         async with started(stand_in("daemon") if number % 4 == 0 else ["cat"]) as (process, _):
             if number % 2:
@@ -279,7 +279,7 @@ async def test_twenty_agents_later_no_descriptor_and_no_zombie_is_left() -> None
 
     await one(0)
     before = open_files(os.getpid())
-    for number in range(20):
+    for number in range(10):
         await one(number)
     assert open_files(os.getpid()) == before
     assert zombies() == []
