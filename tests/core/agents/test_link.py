@@ -146,7 +146,7 @@ async def test_answers_of_any_size_are_no_flood_while_the_session_has_no_name(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(link.ask, "session/list", {})
                 answer = {"id": number + 2, "result": {"sessions": [big]}}
-                await anyio.to_thread.run_sync(process.says, answer)
+                await anyio.to_thread.run_sync(process.says, answer, abandon_on_cancel=True)
         assert owner.told == []
 
 
