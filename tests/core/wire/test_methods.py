@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import acp.meta
 import anyio
 import pytest
 
@@ -14,6 +13,7 @@ from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.journal import Journal
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.settings import Settings
+from tests.core.wire.sdk import META
 from tests.support.client import RecordingClient
 
 NOTIFICATIONS = {"session/cancel"}
@@ -47,7 +47,7 @@ async def test_every_method_that_the_sdk_knows_is_taken_passed_on_or_refused(
         bridge = Bridge(SessionContext(settings, Journal(tmp_path), tasks, command))
     own = {method for method in bridge.slow if method.startswith("_")}
     taken = set(bridge.slow) - own | AT_ONCE | NOTIFICATIONS
-    assert taken | OF_A_SESSION | OF_THE_AGENT == set(acp.meta.AGENT_METHODS.values())
+    assert taken | OF_A_SESSION | OF_THE_AGENT == set(META["AGENT_METHODS"].values())
 
 
 @pytest.mark.parametrize(
@@ -56,20 +56,20 @@ async def test_every_method_that_the_sdk_knows_is_taken_passed_on_or_refused(
         ("fs/read_text_file", {"fs": {"readTextFile": True}}),
         ("fs/write_text_file", {"fs": {"writeTextFile": True}}),
         ("elicitation/create", {"elicitation": {"form": {}}}),
-        *((m, {"terminal": True}) for m in acp.meta.CLIENT_METHODS.values() if "terminal/" in m),
+        *((m, {"terminal": True}) for m in META["CLIENT_METHODS"].values() if "terminal/" in m),
     ],
 )
 def test_a_request_reaches_the_client_only_with_its_capability(
     method: str, capability: dict[str, object]
 ) -> None:
-    assert method in acp.meta.CLIENT_METHODS.values()
+    assert method in META["CLIENT_METHODS"].values()
     assert ClientAbilities(capability).allows(method, {"mode": "form"})
     assert not ClientAbilities({}).allows(method, {"mode": "form"})
     assert not ClientAbilities({"elicitation": {}}).allows(method, {"mode": "form"})
 
 
 def test_the_version_is_the_sdks() -> None:
-    assert handshake.BUILTIN["protocolVersion"] == acp.meta.PROTOCOL_VERSION
+    assert handshake.BUILTIN["protocolVersion"] == META["PROTOCOL_VERSION"]
 
 
 @pytest.mark.process

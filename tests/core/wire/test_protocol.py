@@ -1,16 +1,14 @@
 """The words of ACP beside the official SDK's, and what is read and written of `_meta`."""
 
 import ast
-import inspect
 import re
 from pathlib import Path
 from typing import Any, get_args
 
-import acp.meta
-import acp.schema
 import pytest
 
 from acp_bridge.core import protocol
+from tests.core.wire import sdk
 
 Json = dict[str, Any]
 PACKAGE = Path(protocol.__file__).parent
@@ -28,7 +26,7 @@ KINDS = (protocol.TRANSCRIPT | set(protocol.STATE)) - {protocol.SAID_UPDATE}
 
 
 def test_every_method_that_is_named_is_one_of_the_sdk_or_is_left_out_by_it_or_is_ours() -> None:
-    known = set(acp.meta.AGENT_METHODS.values()) | set(acp.meta.CLIENT_METHODS.values())
+    known = set(sdk.META["AGENT_METHODS"].values()) | set(sdk.META["CLIENT_METHODS"].values())
     ours = {method for method in METHODS if method.startswith("_acp_bridge/")}
     assert METHODS - known - ours == {
         protocol.CANCEL_REQUEST,
@@ -38,7 +36,7 @@ def test_every_method_that_is_named_is_one_of_the_sdk_or_is_left_out_by_it_or_is
 
 
 def test_every_kind_of_update_that_the_sdk_knows_is_of_the_conversation_or_a_state() -> None:
-    source = inspect.getsource(acp.schema)
+    source = sdk.path("schema").read_text()
     known = set(re.findall(r'session_update: Annotated\[Literal\["(\w+)"', source))
     assert known == KINDS
     assert not protocol.TRANSCRIPT & set(protocol.STATE)
@@ -46,7 +44,9 @@ def test_every_kind_of_update_that_the_sdk_knows_is_of_the_conversation_or_a_sta
 
 
 def test_a_tool_call_has_ended_or_it_has_not() -> None:
-    assert set(get_args(acp.schema.ToolCallStatus)) - set(protocol.ENDED) == {
+    from acp.schema import ToolCallStatus
+
+    assert set(get_args(ToolCallStatus)) - set(protocol.ENDED) == {
         "pending",
         "in_progress",
     }
