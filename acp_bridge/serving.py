@@ -12,8 +12,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.core import keys
+from acp_bridge.core.agents.connection import AgentCommand
 from acp_bridge.core.agents.deadline import Deadline
-from acp_bridge.core.agents.link import AgentCommand
 from acp_bridge.core.agents.parent import AgentParent, can_fork
 from acp_bridge.core.agents.spoken_version import SpokenVersion
 from acp_bridge.core.agents.standing import StandingRequests

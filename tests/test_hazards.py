@@ -31,7 +31,7 @@ NUMBERS = [
     *(f"R{n}" for n in range(1, 19)),
     *(f"T{n}" for n in range(1, 4)),
     *(f"K{n}" for n in range(1, 11)),
-    *(f"P{n}" for n in range(1, 18)),
+    *(f"P{n}" for n in range(1, 19)),
     *(f"V{n}" for n in range(1, 11)),
     *(f"F{n}" for n in range(1, 5)),
     "U1",

@@ -132,6 +132,8 @@ class Settings(Struct, frozen=True):
     kill_timeout: float = waits.GIVE_UP
     #: how long an agent may take to end by itself when its session or the bridge closes.
     close_grace: float = waits.CLOSE_GRACE
+    #: no process of the agent has two sessions; None: unless the agent was seen to share one well.
+    process_per_session: bool | None = None
     #: a session's agent that was at rest for this long is ended until it is needed; 0: never.
     sleep_after: float = 0.0
     #: how long a process that is kept ready for the next session may stay unused; 0: none is kept.

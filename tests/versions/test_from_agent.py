@@ -30,7 +30,7 @@ async def test_what_version_1_can_not_say_of_an_update_is_recorded_beside_it_for
         agent = await here.agent()
         newer = ClientEnd({"_meta": {"acp_bridge": {"said": True}}})
         here.session.transcript.attach(newer.client)
-        agent._translated = wire = Translated(agent.peer, lambda line: None, lambda: None)
+        agent.connection.translated = wire = Translated(agent.peer, lambda line: None, lambda: None)
         given = {"sessionId": "0", "cwd": "/w", "mcpServers": []}
         wire.send(encode({"jsonrpc": "2.0", "id": 9, "method": SESSION_RESUME, "params": given}))
         own = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "pending", "_x": 1}

@@ -5,8 +5,9 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.core.agents import link as links
-from acp_bridge.core.agents.link import AgentCommand, Link
+from acp_bridge.core.agents import connection
+from acp_bridge.core.agents.connection import AgentCommand, Connection
+from acp_bridge.core.agents.link import Link
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.wire.peer import Call
 from tests.support.fixture_agents import fixture_command
@@ -33,6 +34,12 @@ class Fails:
     def on_batch_end(self, link: Link) -> None:
         raise RuntimeError
 
+    def on_occupied(self, link: Link) -> None:
+        raise RuntimeError
+
+    def on_free(self, link: Link) -> None:
+        raise RuntimeError
+
     async def room(self, link: Link) -> None:
         raise RuntimeError
 
@@ -50,7 +57,7 @@ async def test_an_owner_that_fails_ends_its_own_process_and_nothing_else(
     command = AgentCommand(tuple(fixture_command()), {"protocolVersion": 1})
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            one = Link(command, Fails(), "one")
+            one = Link(Connection(command, "one"), Fails(), "one")
             await one.start(tasks)
             await one.dead.wait()
     assert "RuntimeError" in caplog.text
@@ -76,7 +83,7 @@ async def test_what_an_agent_said_before_it_ended_reaches_a_client_that_was_not_
 async def test_an_agent_that_takes_nothing_any_more_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "_AGENT_LIMIT", 100_000)
+    monkeypatch.setattr(connection, "_AGENT_LIMIT", 100_000)
     deaf = "def session_prompt(id, params):\n    time.sleep(1000)\n"
     command = tiny_agent(world.cwd, deaf)
     monkeypatch.setattr(bridge_support, "fixture_command", lambda *names: command)
@@ -92,7 +99,7 @@ async def test_an_agent_that_takes_nothing_any_more_is_ended(
 async def test_an_agent_that_talks_without_end_before_it_has_a_session_is_ended(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "_PARKED_LIMIT", 100_000)
+    monkeypatch.setattr(connection, "_PARKED_LIMIT", 100_000)
     floods = "def session_new(id, params):\n    while True: update('s', **text('x' * 1000))\n"
     command = tiny_agent(world.cwd, floods)
     monkeypatch.setattr(bridge_support, "fixture_command", lambda *names: command)

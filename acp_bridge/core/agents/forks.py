@@ -36,6 +36,10 @@ class Forks:
         """True if the process has made any fork."""
         return bool(self._forks)
 
+    def has(self, agent_session_id: str) -> bool:
+        """Return True if a fork has this id."""
+        return agent_session_id in self._forks
+
     def add(self, agent_session_id: str, fork: Beside) -> None:
         """Give `fork` the messages under this id from now on."""
         self._forks[agent_session_id] = fork

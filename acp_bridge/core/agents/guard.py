@@ -10,8 +10,10 @@ Over CONTROL_FD, a stream socket:
 
 - guard to bridge, lines: ``started PID`` or ``failed ERRNO``; ``exited CODE SIGNAL`` (one of the
   two is ``-``) at once when the agent's main process ends, while descendants may still live;
-  ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
-- bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); LINGER,
+  ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``. After each RETURN
+  ``returned``.
+- bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); RETURN,
+  which carries one, too, and has the guard let go of the lock of that file; LINGER,
   after which the end of the main process alone is no reason to kill the rest; TERM, which has the
   main process sent SIGTERM. And lines of a DEADLINE: a time in nanoseconds on `CLOCK`, at which the
   tree is killed as by KILL, or nothing for none. The last one counts.
@@ -29,12 +31,13 @@ Invariants
 - On Linux the guard is a subreaper: a descendant that loses its parent becomes the guard's child,
   so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
-  exiting, so no other agent opens the session before this tree is dead (invariant P12).
+  exiting, so no other agent opens the session before this tree is dead (invariant P12), or when
+  the bridge says that this agent has closed the session.
 - It shows no key to others in /proc (`keep_private`, which every process of ours calls).
 - Whatever the agent is and starts carries a mark (`mark`), by which it is known for good: it may
   connect to no bridge, and pose as none (invariant V6).
 - The agent's data don't pass through here, and it inherits nothing but three standard streams.
-- Imports are few and small, because the start of an agent waits for them and each session has a
+- Imports are few and small, because the start of an agent waits for them and each process has a
   guard. Hence `_signal`, `_socket` and `_ctypes` in place of the modules that wrap them.
 """
 
@@ -56,6 +59,7 @@ COMMAND_LINE = (
 
 KILL = b"k"
 LOCK = b"l"
+RETURN = b"r"
 LINGER = b"w"
 TERM = b"t"
 DEADLINE = b"d"
@@ -326,13 +330,25 @@ class Guard:
                 for at in range(0, len(content) - 3, 4):
                     lock = int.from_bytes(content[at : at + 4], sys.byteorder)
                     os.set_inheritable(lock, False)
-                    self.locks.append(lock)
+                    if data.endswith(RETURN):  # what is read ends with what carried a descriptor
+                        self.let_go(lock)
+                    else:
+                        self.locks.append(lock)
             self.lingers = self.lingers or LINGER in data
             self.take_deadline(data)
             if TERM in data and self.agent and not self.ended:  # its pid is its own until reaped
                 os.kill(self.agent, _signal.SIGTERM)
             if not data or KILL in data:
                 return True
+
+    def let_go(self, lock: int) -> None:
+        """Close a descriptor, and all that were given before for the same file."""
+        file = os.fstat(lock)
+        same = [held for held in self.locks if os.path.samestat(os.fstat(held), file)]
+        self.locks = [held for held in self.locks if held not in same]
+        for held in (*same, lock):
+            os.close(held)
+        self.say("returned")
 
     def take_deadline(self, data: bytes) -> None:
         """Take the last deadline in `data` whose line is whole; keep the beginning of the next."""

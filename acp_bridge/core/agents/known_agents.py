@@ -24,6 +24,8 @@ class KnownAgent:
     #: the version that was tried; None: it was not.
     tried: str | None
     date: datetime.date | None
+    #: the name that it gives itself, if its sessions share a process well; None if they don't.
+    shares: str | None
 
     @property
     def typed(self) -> str:
@@ -50,9 +52,16 @@ def known_agents() -> tuple[KnownAgent, ...]:
             tuple(row.get("instead", ())),
             row.get("tried"),
             row.get("date"),
+            row.get("shares"),
         )
         for row in rows
     )
+
+
+@cache
+def seen_to_share() -> frozenset[str]:
+    """Return the names that the agents give themselves whose sessions share a process well."""
+    return frozenset(agent.shares for agent in known_agents() if agent.shares)
 
 
 def advice_for(words: Sequence[str], *, missing: bool = False) -> str:

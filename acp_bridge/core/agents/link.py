@@ -1,81 +1,44 @@
-"""The connection to one agent process: started, initialized, read until its tree is dead.
+"""One session's place in an agent process, from its request for a session to its end there.
 
-- A link is one process and one epoch; it is never started a second time.
-- The agent's stdout is read to its end before the owner is told of the exit, so an answer written
-  just before it counts (invariant P3).
-- A process that has closed a pipe and lives on can serve nobody, so it is killed (invariant P3).
+- A link belongs to one process (`Connection`) and one epoch. A process may have several links.
 - While a link is parked, the agent's messages about sessions are kept in order (invariant P8).
-- An agent can't speak in the bridge's name: the bridge's own methods are refused, and its marks are
-  dropped from what the agent says (invariant V6).
-- An owner is told exactly once that the process has ended, and exactly once that its tree is dead,
-  also one that adopts the link after either happened (invariant Q12).
+- An owner is told exactly once that the process has ended, and exactly once that its tree is dead
+  or the session has left it, also one that adopts the link after either happened (invariant Q12).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents import agent_params
-from acp_bridge.core.agents.deadline import Deadline
-from acp_bridge.core.agents.descendants import bytes_moved
-from acp_bridge.core.agents.failed_start import FETCH, FETCHES, OPENS, Attempt, NotReady, fetches
+from acp_bridge.core.agents.connection import AgentCommand, Connection, tell_owner
+from acp_bridge.core.agents.failed_start import NotReady
 from acp_bridge.core.agents.forks import Forks
-from acp_bridge.core.agents.parent import AgentParent
-from acp_bridge.core.agents.process import AgentProcess, Exit, StartFailed
-from acp_bridge.core.agents.requests import AtClients, Requests, agent_peer
-from acp_bridge.core.agents.spoken_version import SpokenVersion, is_of_version_1
-from acp_bridge.core.agents.standing import StandingRequests
-from acp_bridge.core.ends import AgentOfVersion2, Ends
+from acp_bridge.core.agents.process import Exit
+from acp_bridge.core.agents.requests import AtClients, Requests
 from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
     CANCEL_REQUESTS,
     INITIALIZE,
-    OWN_PREFIX,
     SAID_UPDATE,
+    SESSION_CLOSE,
     SESSION_UPDATE,
-    VERSION,
-    ErrorCode,
     Json,
-    has,
     kind_of,
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
-from acp_bridge.core.runtime.threads import NoThread, done_in_any_case, in_thread
 from acp_bridge.core.updates import odd_updates
-from acp_bridge.core.updates.odd_answers import numbered
-from acp_bridge.core.wire.jsonrpc import (
-    Answer,
-    Heard,
-    Malformed,
-    RequestId,
-    RpcError,
-    encode,
-    withdrawn,
-)
+from acp_bridge.core.wire.jsonrpc import Answer, RequestId, RpcError, encode, withdrawn
 from acp_bridge.core.wire.peer import Call
-from acp_bridge.core.wire.stdio import Reader, Writer
-from acp_bridge.core.wire.streams import Incoming, Lines, Outgoing, next_bytes
 
 if TYPE_CHECKING:
     from acp_bridge.core.agents.activity import Activity
-
-#: bytes of one read, and so of one transaction of the journal: what a pipe holds.
-_READ_BYTES = 64 * 1024
-#: bytes that may wait for an agent that doesn't read; with more than that it is killed.
-_AGENT_LIMIT = 64 * 1024 * 1024
-#: bytes that an agent may say while it is parked; with more it is killed.
-_PARKED_LIMIT = 16 * 1024 * 1024
-#: calls an owner; its exception is logged, and does not stop the clean-up.
-_tell: Final = partial(errors.contained, what="the owner of an agent failed")
 
 
 class Owner(Protocol):
@@ -93,6 +56,12 @@ class Owner(Protocol):
     def on_batch_end(self, link: Link) -> None:
         """Note that everything of one read has been handed over."""
 
+    def on_occupied(self, link: Link) -> None:
+        """Note that another session works in the process now: it gets no prompt of this one."""
+
+    def on_free(self, link: Link) -> None:
+        """Note that no other session works in the process any more."""
+
     async def room(self, link: Link) -> None:
         """Wait until more of the agent's output may be read."""
 
@@ -103,115 +72,47 @@ class Owner(Protocol):
         """Note that no process of the tree is left."""
 
 
-class AgentCommand(Struct, frozen=True):
-    """The agent's command line, at least one word, and the first requests to each process."""
-
-    words: tuple[str, ...]
-    initialize: Mapping[str, Any]
-    #: the requests that every process is sent after `initialize`.
-    standing: StandingRequests = field(default_factory=StandingRequests)
-    #: the version of ACP that every process is asked for.
-    version: SpokenVersion = field(default_factory=SpokenVersion)
-    #: the soft limit of open files that each process gets; None: that of the bridge.
-    open_files: int | None = None
-    #: the folder that each process starts in; None: that of the bridge.
-    folder: str | None = None
-    #: forks the processes when it can; None: each is started by the command line.
-    parent: AgentParent | None = None
-    #: the agent's name for people; "": that of the program.
-    name: str = ""
-    #: the data folder, whose keys are masked in what people are told of a process.
-    keys_in: Path | None = None
-    #: the agent is of this project: what it writes to stderr is its log.
-    ours: bool = False
-    #: what stands between bytes and the peers of agents and clients.
-    ends: Ends = field(default_factory=Ends)
-    #: the deadline that the guards of all processes and hooks follow; None: there is none.
-    deadline: Deadline | None = None
-
-    def attempt(self) -> Attempt:
-        """Return what takes note of one start."""
-        name = self.name or self.words[0]
-        return Attempt(self.words, name, self.folder, self.keys_in, ours=self.ours)
-
-    async def start(
-        self,
-        tasks: TaskGroup,
-        lock_fd: int | None,
-        on_stderr: Callable[[str], None],
-        *,
-        patient: bool = False,
-    ) -> AgentProcess:
-        """Start a process; see `AgentProcess.start`, which raises StartFailed."""
-        return await AgentProcess.start(
-            tasks,
-            self.words,
-            self.parent,
-            self.open_files,
-            self.folder,
-            patient=patient,
-            lock_fd=lock_fd,
-            on_stderr=on_stderr,
-            deadline=self.deadline,
-        )
-
-
 class Link:
-    """One agent process, started by `start` and ended by `kill` or `close`."""
-
-    #: stands between the peer and an agent that speaks version 2.
-    _translated: AgentOfVersion2 | None = None
-    #: reads the agent's lines.
-    _lines: Lines
-    #: is told of the agent's lines, for a trace.
-    _heard: Heard | None = None
-    #: why it ended before it answered the request for its session; None if it did not.
-    why_ended: RpcError | None = None
-    _asked_for_session = _has_session = _was_cut_off = False
+    """One session's place in a process, which it has until `kill`, `leave` or `close`."""
 
     def __init__(
-        self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
+        self, connection: Connection, owner: Owner, name: str, *, parked: bool = False
     ) -> None:
         """`name` is for the log. `parked`: begin as `park` does; `start` is not `patient` then."""
-        self.command = command
+        self.connection = connection
         self.owner = owner
         self.name = name
-        self.peer = self._lines = agent_peer(self, self._send)
-        self.requests = Requests(self.peer)
+        self.peer = connection.peer
+        self.requests = Requests(self.peer, connection.login)
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
         self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
-        #: the result of `initialize`; empty until the process was sent the `StandingRequests`.
-        self.initialized: dict[str, Any] = {}
-        #: the id of the main process, once it is started.
-        self.pid = 0
         #: the number of this process among those of its session.
         self.epoch = 0
-        #: the process is to be replaced before a prompt (`agents.parent`).
-        self.light = False
         self.at_clients = AtClients()
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
         #: the agent's answer to the fork that it has open, until `take_fork`.
         self.forked: Json | None = None
-        #: the process has ended: answers to its requests are the bridge's own from now on.
-        self.gone = False
-        #: set when no process of the tree is left, just before the owner is told.
+        #: set when no process of the tree is left, or the session has left the process, just
+        #: before the owner is told.
         self.dead = anyio.Event()
         #: forks of the session, made for questions beside it; ids of subagents announced in it.
         self.forks, self.children = Forks(), set[str]()
-        self._exit: Exit | None = None
-        #: it is killed because it could not be initialized: `start` raises the reason.
-        self._unfit = False
-        self._process: AgentProcess | None = None
-        self._writer: Outgoing | None = None
-        self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
-        self._hurry = anyio.CancelScope()
-        #: what was seen of it until a session has the process.
-        self._attempt = command.attempt()
-        self._closed = anyio.Event()
-        self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
+        self._parked, self.parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
+        self._has_left = self._told_to_close = self.opening = False
+        #: the session's lock, if the guard holds it.
+        self._lock: int | None = None
+        connection.links.join(self)
 
     # --- life ----------------------------------------------------------------------------------
+
+    async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
+        """Start the process and initialize it; the caller sets the deadline.
+
+        Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
+        """
+        self._lock = lock_fd
+        await self.connection.start(tasks, lock_fd=lock_fd, patient=not self._parked)
 
     @property
     def started(self) -> bool:
@@ -220,163 +121,99 @@ class Link:
         The call comes up to `waits.LAST_WORDS` after `kill`, whoever called `kill`. For a tree that
         outlives the kill it comes late, and not after `close`.
         """
-        return self._process is not None
+        return self.connection.started
 
-    async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
-        """Start the process and initialize it; the caller sets the deadline.
+    @property
+    def command(self) -> AgentCommand:
+        """How the process was started."""
+        return self.connection.command
 
-        Raises StartFailed, OSError or RpcError. Then, and when cancelled, the process is killed.
+    @property
+    def initialized(self) -> dict[str, Any]:
+        """The result of `initialize`; empty until the process is ready for a session."""
+        return self.connection.initialized
+
+    @property
+    def pid(self) -> int:
+        """The id of the main process, once it is started."""
+        return self.connection.pid
+
+    @property
+    def light(self) -> bool:
+        """True if the process is to be replaced before a prompt (`agents.parent`)."""
+        return self.connection.light
+
+    @property
+    def gone(self) -> bool:
+        """True once the process has ended, or the session has left it.
+
+        Answers to its requests are the bridge's own from then on.
         """
-        patient = not self._parked
-        process = await self.command.start(tasks, lock_fd, self._on_stderr, patient=patient)
-        self._process, self.pid, self.light = process, process.pid, process.light
-        event("agent.started", agent=self.name, pid=self.pid)
-        stdin, stdout = process.take_pipes()
-        reader = Reader(stdout, _READ_BYTES)
-        writer: Outgoing = Writer(stdin, on_broken=self._cut_off.set)
-        if trace := self.command.ends.trace:
-            self._heard, writer = trace.of_agent(writer)
-            self.peer.tell_lines(self._heard)
-        self._writer = writer
-        tasks.start_soon(self._live, process, writer, reader)
-        if fetches(self.command.words):
-            tasks.start_soon(self._wait_for_fetch)
-        try:
-            result = await self._initialize()
-            if self.command.standing.kept:
-                await self.command.standing.repeat(self)
-        except BaseException:
-            await self.end_start()
-            raise
-        self.initialized = result
+        return self._has_left or self.connection.gone
 
-    async def _initialize(self) -> dict[str, Any]:
-        """Return the agent's answer to `initialize`, as version 1 has it; raises as `start`."""
-        version = self.command.version
-        if (asked := version.asks) != VERSION and (translated := self.command.ends.agent):
-            heard = partial(_tell, self.on_batch_end)
-            self._translated = self._lines = translated(self.peer, self._write, heard)
-            if self._heard:
-                self._translated.tell_lines(self._heard)
-        try:
-            result = numbered(await self.ask(INITIALIZE, dict(self.command.initialize)))
-        except errors.AgentEnded:
-            raise
-        except RpcError as refusal:
-            raise version.refused(asked, refusal) from refusal
-        if self._translated and not self._translated.agreed and is_of_version_1(result):
-            self._translated, self._lines = None, self.peer
-            result = {**result, "protocolVersion": VERSION}
-        agreed = self._translated is None or self._translated.agreed
-        if not agreed or not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
-            raise version.refused(asked, None)
-        version.settle(asked if self._translated else VERSION)
-        return result
-
-    async def _wait_for_fetch(self) -> None:
-        """Let the time of the start begin anew as long as the agent is being fetched."""
-        before = 0
-        for _ in range(FETCH):
-            if self.initialized or self.gone:
-                return
-            try:
-                moved = await in_thread(bytes_moved, self.pid)
-            except NoThread:
-                return
-            if moved is not None and moved > before + FETCHES:
-                self.at_clients.begin_anew()
-            before = moved or before
-            await anyio.sleep(1)
-
-    async def end_start(self) -> None:
-        """Kill a process that could not be initialized; the owner gets no `on_gone` for that."""
-        self._unfit = not self.gone
-        with anyio.CancelScope(shield=True):
-            await self.kill()
-
-    async def _live(self, process: AgentProcess, writer: Outgoing, reader: Incoming) -> None:
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(writer.run)
-                tasks.start_soon(self._read, reader)
-                tasks.start_soon(self._kill_doomed)
-                tasks.start_soon(self._doom_cut_off)
-                self._exit = await process.wait_exit()
-                self._hurry.cancel()  # one pipe at most is still unread
-                with anyio.move_on_after(waits.LAST_WORDS):
-                    await process.wait_dead()
-                    await self._read_all.wait()
-                tasks.cancel_scope.cancel()
-        except Exception as exc:  # the trouble of one process is no other's (invariant P6)
-            errors.internal(exc, "an agent's pipe failed")
-        finally:
-            try:
-                with anyio.CancelScope(shield=True):
-                    await self._explain_end(process)
-                    self._over()
-                    killed = await self.kill()
-                if killed or await process.wait_dead():  # a tree may outlive the kill for a while
-                    self.dead.set()
-                    _tell(self.owner.on_dead, self)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await process.close(0)
-                    writer.close()
-                    reader.close()
-                self._closed.set()
-
-    async def _explain_end(self, process: AgentProcess) -> None:
-        """Find out why the process ended, if it has not answered a request for a session."""
-        if self._exit and self._asked_for_session:
-            with anyio.move_on_after(waits.LAST_STDERR):
-                await process.wait_stderr()
-            self.why_ended = await self.why_not(errors.AgentEnded("", killed=False), OPENS)
-
-    def _over(self) -> None:
-        if self._exit:
-            event("agent.exited", agent=self.name, how=self._exit.describe())
-        self._lines.eof()
-        self.gone = True
-        if not self._unfit:
-            _tell(self.owner.on_gone, self, self._exit)
-        how = self._exit.describe() if self._exit else ""
-        killed = self._exit is not None and self._exit.by_others
-        self.peer.close(errors.AgentEnded(how, killed=killed))
-
-    async def _next_bytes(self, reader: Incoming) -> bytes:
-        lines, bound = self._lines, waits.REST_OF_MESSAGE
-        return await next_bytes(reader, lines.decoder, lines.feed, bound)
-
-    async def _read(self, reader: Incoming) -> None:
-        while data := await self._next_bytes(reader):
-            if not self.initialized:
-                self._attempt.note_stdout(data)
-            self._lines.feed(data)
-            if self._parked_bytes > _PARKED_LIMIT:
-                event("agent.floods", agent=self.name)
-                self._doomed.set()
-                break
-            if self._exit is None:
-                with anyio.CancelScope() as self._hurry:
-                    await self.at_clients.room()
-                    await self.owner.room(self)
-        self._read_all.set()
-        self._cut_off.set()
-
-    async def _kill_doomed(self) -> None:
-        await self._doomed.wait()
-        await self.kill()
-
-    async def _doom_cut_off(self) -> None:
-        await self._cut_off.wait()
-        await anyio.sleep(waits.CUT_OFF_GRACE)
-        event("agent.cut_off", agent=self.name)
-        self._was_cut_off = True
-        self._doomed.set()
+    @property
+    def why_ended(self) -> RpcError | None:
+        """Why the process ended before it answered the request for a session, if it did."""
+        return self.connection.why_ended
 
     async def kill(self) -> bool:
-        """Kill the whole tree; returns False if it is not dead after `waits.KILL`."""
-        return self._process is None or await self._process.kill()
+        """Kill the whole tree; returns False if it is not dead after `waits.KILL`.
+
+        The session leaves it instead if it has not come to it yet, or if it doesn't work while
+        another one does, or is being opened.
+        """
+        if self._has_left:
+            return True
+        links, opened = self.connection.links, self.agent_session_id is not None or self.opening
+        another = any(link.opening for link in links if link is not self)
+        if self.gone or links.dies_with(self, opened=opened, another_opens=another):
+            return await self.connection.kill()
+        links.spoiled |= opened
+        await self.leave()
+        return True
+
+    async def leave(self) -> None:
+        """Leave the process to its other sessions: the agent closes this one, and the guard lets go
+        of its lock. The owner is told as of a death. Shielded and bounded; for a session that is
+        alone it does nothing.
+        """
+        links = self.connection.links
+        with anyio.move_on_after(waits.LEAVE_PROCESS, shield=True):
+            if self.agent_session_id is not None and links.several and not self.gone:
+                await self.close_session()
+            if self._lock is not None and links.several and not self.gone:
+                links.spoiled |= not await self.connection.return_lock(self._lock)
+        if not links.several or self.gone:
+            return
+        self._has_left = True
+        for freed in links.leave(self):
+            freed.note_occupied()
+        self.requests.give_up(errors.AgentEnded("", killed=True))
+        self.is_dead()
+
+    async def close_session(self) -> bool:
+        """Have the agent close the session, once; returns True if it says in time that it has."""
+        if self._told_to_close or not self.can("sessionCapabilities", "close"):
+            return False
+        self._told_to_close = True
+        with anyio.move_on_after(waits.CLOSE_ANSWER):
+            try:
+                await self.ask(SESSION_CLOSE, {"sessionId": self.agent_session_id})
+            except RpcError as exc:
+                event("agent.close_refused", agent=self.name, what=exc.message)
+            else:
+                return True
+        return False
+
+    def is_gone(self) -> None:
+        """Tell the owner that the process has ended and was read to its end."""
+        tell_owner(self.owner.on_gone, self, self.connection.exit)
+
+    def is_dead(self) -> None:
+        """Tell the owner, once, that nothing of the process works on the session any more."""
+        if not self.dead.is_set():
+            self.dead.set()
+            tell_owner(self.owner.on_dead, self)
 
     async def why_not(
         self, failure: Exception, method: str = INITIALIZE, within: float = 0.0
@@ -387,63 +224,63 @@ class Link:
         if no answer came `within` so many seconds. No user's word has reached the process, so none
         is in its last lines.
         """
-        if self.why_ended and isinstance(failure, errors.AgentEnded):
-            return self.why_ended
-        if self._process and (self.gone or not self.initialized):
-            with anyio.move_on_after(waits.LAST_WORDS + waits.LAST_STDERR):
-                await self._closed.wait()
-        if isinstance(failure, RpcError) and failure.code == ErrorCode.AUTH_REQUIRED:
-            return failure
-        attempt, refusal = self._attempt, None
-        match failure:
-            case StartFailed():
-                explain = partial(attempt.not_started, failure, spoke=self.started)
-            case errors.AgentEnded():
-                explain = partial(attempt.ended, self._exit, method, cut_off=self._was_cut_off)
-            case RpcError():
-                explain, refusal = partial(attempt.refused, failure, method), failure
-            case _:
-                explain = partial(attempt.silent, within, method)
-        trouble = await done_in_any_case(explain)
-        event("agent.not_ready", agent=self.name, text=trouble.details)
-        return NotReady(trouble, refusal)
+        return await self.connection.why_not(failure, method, within)
 
     async def with_lines(self, what: str) -> NotReady:
         """Return an error whose message is `what`, with the agent's last lines in its details."""
-        return NotReady(await done_in_any_case(partial(self._attempt.beside, what)))
+        return await self.connection.with_lines(what)
 
     async def close(self, grace: float) -> None:
         """Let the process end by itself within `grace` seconds, then kill the tree."""
-        if self._process and self._writer:
-            await self._writer.flush(min(grace, waits.CLOSE_ANSWER))
-            self._writer.close()
-            await self._process.close(grace)
-
-    @property
-    def noise(self) -> str | None:
-        """The first line that was no ACP before the answer to `initialize`; None if none was."""
-        return next(iter(self._attempt.noise), None)
+        await self.connection.close(grace)
 
     def hold_lock(self, lock_fd: int) -> None:
         """Let the guard hold the session's lock, too, until the tree is dead (invariant P12)."""
-        if self._process:
-            self._process.hold_lock(lock_fd)
+        self._lock = lock_fd
+        self.connection.hold_lock(lock_fd)
+
+    # --- other sessions in the process ---------------------------------------------------------
+
+    @property
+    def shared(self) -> bool:
+        """True while the process has another session."""
+        return self.connection.links.several
+
+    @property
+    def occupied(self) -> bool:
+        """True while another session works in the process, and this one is at rest."""
+        return self.connection.links.occupied(self)
+
+    def is_of_another(self, agent_session_id: str) -> bool:
+        """Return True if another session of the process has this id."""
+        others = (link for link in self.connection.links if link is not self)
+        return any(link.is_about(agent_session_id) for link in others)
+
+    def note_work(self, *, works: bool) -> None:
+        """Note that the session works, or is at rest; the owners whom that concerns are told."""
+        links = self.connection.links
+        for link in links.note(self, works=works):
+            link.note_occupied()
+
+    def note_occupied(self) -> None:
+        """Tell the owner if the process works for another session now, or not any more."""
+        tell_owner(self.owner.on_occupied if self.occupied else self.owner.on_free, self)
 
     # --- requests ------------------------------------------------------------------------------
 
     def can(self, *path: str) -> bool:
         """Return True if `agentCapabilities` has this path as a true flag or an object."""
-        return has(self.initialized.get("agentCapabilities"), *path)
+        return self.connection.can(*path)
 
     @property
     def speaks_v2(self) -> bool:
         """True for an agent whose messages are translated from version 2."""
-        return self._translated is not None
+        return self.connection.translated is not None
 
     @property
     def activity(self) -> Activity | None:
         """What the agent says that it does in the session; None for one that speaks version 1."""
-        translated = self._translated
+        translated = self.connection.translated
         return translated.activity(self.agent_session_id) if translated else None
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
@@ -462,23 +299,27 @@ class Link:
 
     async def ask_for_session(self, origin: object | None, method: str, params: Any) -> Any:
         """Return the agent's result for a request that opens a session; raises RpcError."""
-        self._asked_for_session = True
+        self.opening = True
         try:
             return await self.ask_for(origin, method, params)
         finally:
-            self._asked_for_session = False
+            self.opening = False
 
     def note_session(self) -> None:
         """Note that the process has come to a session: what it wrote until then is forgotten."""
-        self._has_session = True
-        self._attempt.forget()
+        self.connection.note_session()
+
+    @property
+    def busy(self) -> bool:
+        """True while a request of the session is not answered, by the agent or by a client."""
+        return self.peer.busy and (not self.shared or self.requests.open or self.at_clients.waits)
 
     # --- parking -------------------------------------------------------------------------------
 
     def park(self) -> None:
         """Keep messages about sessions until `adopt`, as the agent is about to name its session."""
         self._parked, self.agent_session_id, self.children = True, None, set()
-        self._kept, self._parked_bytes = [], 0
+        self._kept, self.parked_bytes = [], 0
 
     def adopt(self, owner: Owner) -> None:
         """Tell `owner` everything from now on, first the kept messages about its session.
@@ -487,13 +328,13 @@ class Link:
         """
         changed = owner is not self.owner
         self.owner = owner
-        self._hurry.cancel()  # the owner before waits for a client no more
+        self.connection.hurry()  # the owner before waits for a client no more
         if self.forked is None:
             self._unpark()
         if changed and self.gone:
-            _tell(owner.on_gone, self, self._exit)
+            tell_owner(owner.on_gone, self, self.connection.exit)
             if self.dead.is_set():
-                _tell(owner.on_dead, self)
+                tell_owner(owner.on_dead, self)
 
     def take_fork(self) -> Json | None:
         """Return the agent's answer to the fork that it has open, once; None if there is none.
@@ -512,32 +353,35 @@ class Link:
                 self._hand_over(method, params)
         self.owner.on_batch_end(self)
 
-    # --- the agent's side of the wire ----------------------------------------------------------
+    # --- what the agent says of the session ----------------------------------------------------
+
+    @property
+    def awaits_its_id(self) -> bool:
+        """True while the agent is about to name the session."""
+        return self._parked and self.agent_session_id is None
+
+    def is_about(self, session_id: object) -> bool:
+        """Return True for the agent's id of the session, of a subagent's or of a fork."""
+        if not isinstance(session_id, str):
+            return session_id is not None and str(session_id) == self.agent_session_id
+        own = session_id == self.agent_session_id or session_id in self.children
+        return own or self.forks.has(session_id)
 
     def on_request(self, call: Call) -> None:
-        if call.method.startswith(OWN_PREFIX):
-            raise errors.unknown_method(call.method)
-        if call.method == SESSION_UPDATE:  # with an id, which some writers put into everything
-            self.on_notification(call.method, call.params)
-            self.peer.answer(call.id, None)
-            return
-        call = Call(call.id, call.method, self._as_named(call.params))
+        """Handle a request of the agent's."""
         several = self.children or self.forks.some
         call = agent_params.of_request(call, None if several else self.agent_session_id)
         if not self.forks.take_request(self.peer, call):
             self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
-        if method.startswith(OWN_PREFIX):
-            event("agent.noise", agent=self.name, what="a notification that only a bridge sends")
-            return
-        params = self._as_named(params)
+        """Handle a notification of the agent's."""
         named = isinstance(params, dict) and "sessionId" in params
         updates = method == SESSION_UPDATE and isinstance(params, dict)
         kind = kind_of(params) if updates else None
         if updates and not isinstance(kind, str):
             params = odd_updates.with_kind(params)
-        if kind == SAID_UPDATE and self._translated is None:
+        if kind == SAID_UPDATE and not self.speaks_v2:
             event("agent.noise", agent=self.name, what="an update that only a bridge makes")
         elif updates and not self._parked:
             if self._has(params.get("sessionId")):
@@ -546,9 +390,18 @@ class Link:
                 event("agent.noise", agent=self.name, what="an update of another session")
         elif self._parked and method not in CANCEL_REQUESTS and (updates or named):
             self._kept.append((method, params))
-            self._parked_bytes += len(encode(params))
+            self.parked_bytes += len(encode(params))
         else:
             self._hand_over(method, params)
+
+    def on_batch_end(self) -> None:
+        """Note that everything of one read has been handed over."""
+        self.owner.on_batch_end(self)
+
+    async def room(self) -> None:
+        """Wait until more of the agent's output may be read."""
+        await self.at_clients.room()
+        await self.owner.room(self)
 
     def _has(self, session_id: object) -> bool:
         """Return True for the id of the process's session, or of one of its subagents' sessions.
@@ -568,32 +421,3 @@ class Link:
             self.owner.on_agent_notification(self, method, params)
         elif isinstance(params, dict):
             self.owner.on_update(self, params)
-
-    def on_batch_end(self) -> None:
-        self.owner.on_batch_end(self)
-
-    def on_malformed(self, line: Malformed) -> None:
-        event("agent.noise", agent=self.name, what=line.error.message)
-
-    def _on_stderr(self, line: str) -> None:
-        event("agent.log" if self.command.ours else "agent.stderr", agent=self.name, text=line)
-        if not self._has_session:
-            self._attempt.note_stderr(line)
-
-    def _send(self, data: bytes) -> None:
-        if self._translated:
-            self._translated.send(data)
-        else:
-            self._write(data)
-
-    def _write(self, data: bytes) -> None:
-        if self._writer and self._writer.pending > _AGENT_LIMIT:
-            event("agent.deaf", agent=self.name)
-            self._writer.close()
-            self._doomed.set()
-        elif self._writer:
-            self._writer.write(data)
-
-    def _as_named(self, params: Any) -> Any:
-        translated = self._translated is not None
-        return agent_params.as_named(params, translated=translated, ours=self.command.ours)

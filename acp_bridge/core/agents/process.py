@@ -27,6 +27,7 @@ import errno
 import os
 import signal
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Self
@@ -176,6 +177,8 @@ class Tree:
         self._guard: StartedGuard | None = None
         self._reports = GuardReports(self._control)
         self._reported_dead = False
+        #: one for each lock that the guard is to let go of, set when it has.
+        self._returns: deque[anyio.Event] = deque()
         #: True if the guard has not reported in time that the agent runs.
         self._hangs = False
 
@@ -225,6 +228,8 @@ class Tree:
                     self.exited.set()
                 case ["dead"]:
                     self._reported_dead = True
+                case ["returned"] if self._returns:
+                    self._returns.popleft().set()
         if self.is_dead:
             return
         if self._guard is not None:
@@ -237,6 +242,16 @@ class Tree:
         self.is_dead = True
         self.exited.set()
         self.ended.set()
+
+    async def return_lock(self, lock_fd: int) -> bool:
+        """Have the guard let go of a lock; returns False if it has not after `waits.GUARD`."""
+        returned = anyio.Event()
+        self._returns.append(returned)
+        self.send(guard.RETURN, lock_fd)
+        self._continue_guard()
+        with anyio.move_on_after(waits.GUARD):
+            await returned.wait()
+        return returned.is_set() or self.is_dead
 
     # --- death ---------------------------------------------------------------------------------
 
@@ -439,6 +454,13 @@ class AgentProcess:
         The caller keeps its own descriptor. Has no effect if the guard is gone.
         """
         self._tree.send(guard.LOCK, lock_fd)
+
+    async def return_lock(self, lock_fd: int) -> bool:
+        """Let the guard let go of this lock, since the agent has closed the lock's session.
+
+        Returns False if it has not done so in time. The caller keeps its own descriptor.
+        """
+        return await self._tree.return_lock(lock_fd)
 
     async def wait_exit(self) -> Exit:
         """Wait until the main process has ended; its descendants may still live (invariant P3).

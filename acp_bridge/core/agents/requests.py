@@ -25,7 +25,7 @@ from acp_bridge.core.protocol import (
     SESSION_RESUME,
     ErrorCode,
 )
-from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, RequestId, is_id, known_id
+from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, RequestId, RpcError, is_id, known_id
 from acp_bridge.core.wire.peer import Call, Handler, Peer
 
 #: methods that an agent answers with a result only when it needs no login.
@@ -45,6 +45,13 @@ def agent_peer(handler: Handler, send: Callable[[bytes], None]) -> Peer:
     )
 
 
+class Login(Struct):
+    """Whether a process wants a login; all sessions that it has see the same."""
+
+    #: when the agent last said that it wants one; None if it has been content since.
+    wanted: float | None = None
+
+
 class Requests:
     """Sends requests through `peer` and remembers the origin of each until it is answered.
 
@@ -52,16 +59,29 @@ class Requests:
     id would not do, because two clients may use the same one.
     """
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, login: Login) -> None:
+        """`login` is that of the process."""
         #: the origins of the requests that are open, by the id under which the agent knows them.
         self.on_behalf: dict[RequestId, object] = {}
-        #: when the agent last said that it wants a login; None if it has been content since.
-        self.login_wanted: float | None = None
+        self._login = login
         #: when a request with an origin was last answered.
         self.touched = 0.0
         #: sends a last request, when the process has closed its session and is about to end.
         self.last: Callable[[], Awaitable[None]] | None = None
         self._peer = peer
+        #: by the agent's id, what gets the answer of each request that is open.
+        self._open: dict[int, Callable[[Answer], None]] = {}
+
+    @property
+    def open(self) -> bool:
+        """True while a request is not answered."""
+        return bool(self._open)
+
+    def give_up(self, error: RpcError) -> None:
+        """Answer every open request with `error`: the session leaves the process."""
+        for request_id, settled in list(self._open.items()):
+            self._peer.cancel(request_id)
+            settled(Err(error))
 
     def send(
         self,
@@ -78,7 +98,10 @@ class Requests:
 
         def settled(answer: Answer) -> None:
             nonlocal answered
+            if answered:  # late: it was given up
+                return
             answered = True
+            self._open.pop(request_id, None)
             if origin is not None:
                 self.touched = monotonic()  # the event loop's clock
             self.on_behalf.pop(request_id, None)
@@ -89,16 +112,23 @@ class Requests:
 
         request_id = 0
         request_id = self._peer.request(method, params, settled)
-        if origin is not None and not answered:
-            self.on_behalf[request_id] = origin
+        if not answered:
+            self._open[request_id] = settled
+            if origin is not None:
+                self.on_behalf[request_id] = origin
         return request_id
+
+    @property
+    def login_wanted(self) -> float | None:
+        """When the process last said that it wants a login; None if it has been content since."""
+        return self._login.wanted
 
     def _note_login(self, method: str, answer: Answer) -> None:
         if isinstance(answer, Ok):
             if method in _LOGGED_IN:
-                self.login_wanted = None
+                self._login.wanted = None
         elif answer.error.code == ErrorCode.AUTH_REQUIRED:
-            self.login_wanted = anyio.current_time()
+            self._login.wanted = anyio.current_time()
 
     async def ask(self, origin: object | None, method: str, params: Any) -> Any:
         """Return the result of a request; raises RpcError.
@@ -217,6 +247,10 @@ class AtClients(Struct):
     def has(self, question: Question) -> bool:
         """Return True while this request of the process is not answered."""
         return self._open.get(question.call.id) is question
+
+    def has_id(self, request_id: object) -> bool:
+        """Return True while the process's request with this id is not answered."""
+        return is_id(request_id) and known_id(request_id, self._open) in self._open
 
     def add(self, question: Question) -> None:
         """Note a request that a client is asked now."""

@@ -182,8 +182,20 @@ class Kill(Struct, frozen=True):
     epoch: int
 
 
+class Leave(Struct, frozen=True):
+    """Leave the process to the other sessions that it has, or kill it; then feed `TreeDead`, once.
+
+    The process has closed the session then, or is dead.
+    """
+
+    epoch: int
+
+
 class CloseAgent(Struct, frozen=True):
-    """Give the process a bounded time to end by itself, kill its tree, and feed `TreeDead`."""
+    """Give the process a bounded time to end by itself, kill its tree, and feed `TreeDead`.
+
+    If it has other sessions, it only closes this one.
+    """
 
     epoch: int
 
@@ -325,6 +337,7 @@ Effect: TypeAlias = (
     | Start
     | Open
     | Kill
+    | Leave
     | CloseAgent
     | Arm
     | Disarm

@@ -348,6 +348,16 @@ class WorkAsked(Struct, frozen=True):
     """The client has asked the agent for something beside prompts that may start work."""
 
 
+class Occupied(Struct, frozen=True):
+    """Another session works in the process, and this one doesn't; or (`now` is False) no more so.
+
+    An occupied process gets no prompt of this session.
+    """
+
+    epoch: int
+    now: bool = True
+
+
 class Deadline(Struct, frozen=True):
     """The timer that was armed with this token has passed."""
 
@@ -389,6 +399,7 @@ AgentEvent: TypeAlias = (
     | WordsFollowed
     | WorkSeen
     | WorkOver
+    | Occupied
 )
 
 Event: TypeAlias = (

@@ -21,6 +21,7 @@ from acp_bridge.core.machine.effects import (
     Failed,
     Failure,
     Kill,
+    Leave,
     Open,
     Release,
     Start,
@@ -32,6 +33,7 @@ from acp_bridge.core.machine.events import (
     Loaded,
     LoadRefused,
     NeedsAuth,
+    Occupied,
     ReplaceProcess,
     Started,
     StartFailed,
@@ -63,6 +65,8 @@ class Epochs:
         self.spare_ready = False
         #: the epochs of the processes that were told to die and are not yet dead.
         self.dying: set[int] = set()
+        #: the epochs of the processes in which another session works.
+        self.occupied: set[int] = set()
         self._newest = current
 
     def start(self) -> list[Effect]:
@@ -90,8 +94,18 @@ class Epochs:
                 return [Release(epoch)]
             case AgentExited():
                 return self.drop_spare()
+            case Occupied():
+                return self.note_occupied(event)
             case _:
                 return [Dropped(event)]
+
+    def note_occupied(self, event: Occupied) -> list[Effect]:
+        """Note that another session works in a process, or none any more."""
+        if event.now:
+            self.occupied.add(event.epoch)
+        else:
+            self.occupied.discard(event.epoch)
+        return []
 
     def drop_spare(self) -> list[Effect]:
         """Kill the spare, if there is one."""
@@ -103,6 +117,11 @@ class Epochs:
         self.dying.update(epochs)
         return [Kill(epoch) for epoch in epochs]
 
+    def leave(self) -> list[Effect]:
+        """Count the current process as dying; returns the effect that leaves it to others."""
+        self.dying.add(self.current)
+        return [Leave(self.current)]
+
     def close(self) -> list[Effect]:
         """Count the current process as dying; returns the effect that lets it end by itself."""
         self.dying.add(self.current)
@@ -111,6 +130,7 @@ class Epochs:
     def bury(self, *epochs: int) -> list[Effect]:
         """Release these processes: they are dead, or given up."""
         self.dying.difference_update(epochs)
+        self.occupied.difference_update(epochs)
         return [Release(epoch) for epoch in epochs]
 
 
@@ -182,6 +202,11 @@ class Processes:
                 return [Dropped(event)]
 
     @property
+    def occupied(self) -> bool:
+        """True while another session works in the current process."""
+        return self._epochs.current in self._epochs.occupied
+
+    @property
     def _counts_as_work(self) -> bool:
         """True if what the agent does between turns is neither a replay nor a leak."""
         return self._states.permits(provisional=self.provisional).updates is Phase.LIVE
@@ -239,6 +264,8 @@ class Processes:
             case State.RUNNING | State.DRAINING:
                 self.provisional = True
                 return []
+            case State.IDLE if isinstance(event, ReplaceProcess):
+                return self.move()
             case State.IDLE | State.WORKING | State.RELOADING:
                 return self.restart()
             case _:
@@ -249,10 +276,19 @@ class Processes:
         self._tries, self._trouble = 0, None
         return self.kill()
 
+    def move(self) -> list[Effect]:
+        """Leave the process, in which the session is at rest, and get another one."""
+        self._tries, self._trouble = 0, None
+        return self._leave(revive=True)
+
     def sleep(self) -> list[Effect]:
-        """Kill the process; the next is started when somebody needs one."""
+        """Leave the process; the next is started when somebody needs one."""
         self._tries, self._trouble, self._sleeps = 0, None, True
-        return self.kill(revive=False)
+        return self._leave(revive=False)
+
+    def _leave(self, *, revive: bool) -> list[Effect]:
+        self._revive = revive
+        return [*self._states.advance(Happened.TOLD_TO_END), *self._epochs.leave()]
 
     def kill(self, *epochs: int, revive: bool = True) -> list[Effect]:
         """Kill these processes, or the current one; `revive`: then start another one."""

@@ -52,6 +52,8 @@ class State(Enum):
 
 #: the states in which the agent can be sent a prompt.
 FREE: Final = (State.IDLE, State.WORKING)
+#: the states in which a process has the session, or is given it.
+HAS_SESSION: Final = (*FREE, State.RELOADING, State.RUNNING, State.DRAINING, State.UNAUTHENTICATED)
 
 
 class Happened(Enum):

@@ -76,6 +76,7 @@ from acp_bridge.core.machine.events import (
     Moment,
     MoveWaiting,
     NotBegun,
+    Occupied,
     Pause,
     PauseAnswered,
     PromptEvent,
@@ -101,6 +102,7 @@ from acp_bridge.core.machine.processes import Epochs, Processes
 from acp_bridge.core.machine.prompt_queue import Hooks, OpenHooks, PromptQueue, QueuedPrompt
 from acp_bridge.core.machine.states import (
     FREE,
+    HAS_SESSION,
     Gate,
     Happened,
     Phase,
@@ -323,6 +325,8 @@ class TurnMachine:
             out = queue.begin_hooks(first)
         if state in FREE:
             waits = hooked or first.hooks is not Hooks.PASSED or self._processes.provisional
+            if not waits and state is State.IDLE and self._processes.occupied:
+                return out if first.ending else out + self._processes.move()
             return out if waits else out + self._send()
         idle = state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED)
         return out + self._processes.begin() if idle and not first.ending else out
@@ -495,6 +499,8 @@ class TurnMachine:
                 return []
             case _, WordsFollowed() if queue.follow_words():
                 return []
+            case state, Occupied() if state in HAS_SESSION:
+                return self._epochs.note_occupied(event)
             case _:
                 return self._processes.take(event)
 

@@ -80,6 +80,8 @@ class Around(Struct, frozen=True):
     clients: int = 0
     #: the agent has a request of a client that it has not answered.
     agent_owes: bool = False
+    #: the agent has a request beside prompts that may last as long as a turn.
+    has_long_request: bool = False
     #: something could not be written into the journal yet.
     journal_behind: bool = False
     #: what runs in the background as clients are told it; None if the agent tells nothing of that.
@@ -170,6 +172,11 @@ class Core:
     def feed(self, event: ev.Event) -> None:
         """Queue an event for the machine; unless another is being handled, handle all that wait."""
         self._events.append(event)
+        self.settle()
+
+    def feed_at_once(self, event: ev.Event) -> None:
+        """Queue an event before all that wait, and handle them as `feed` does."""
+        self._events.appendleft(event)
         self.settle()
 
     def settle(self) -> None:

@@ -105,6 +105,7 @@ class Effects(Struct, frozen=True):
             case ef.SendPrompt(epoch, key):
                 if self.sleep.seconds:
                     self.sleep.note_turn()
+                processes.link(epoch).note_work(works=True)
                 self.turn.begin(processes.link(epoch), key)
             case ef.SendCancel(epoch, key, spares):
                 self.turn.cancel(processes.link(epoch), key, spares=spares)
@@ -123,6 +124,8 @@ class Effects(Struct, frozen=True):
                 spawn(self._open, processes.link(epoch))
             case ef.Kill(epoch):
                 spawn(self._kill, epoch, self.work.stops_in(epoch))
+            case ef.Leave(epoch):
+                spawn(processes.leave, epoch)
             case ef.CloseAgent(epoch):
                 spawn(processes.close, epoch, self.grace)
             case ef.Release(epoch):
@@ -179,6 +182,8 @@ class Effects(Struct, frozen=True):
             who.append(partial(self.restart.follow_start, context.settings.agent_name))
         if now.provisional and now.waiting:
             who.append(self.provisional.follow)
+        if _works(before) is not _works(after):
+            who.append(self._note_work)
         if now.standstill is not self.pauses.told:
             who.append(self.pauses.follow)
         who += self.features.followers(before, after)
@@ -199,6 +204,11 @@ class Effects(Struct, frozen=True):
         if context.notifier:
             who.append(self._notify)
         return who
+
+    def _note_work(self, before: SessionState, after: SessionState) -> None:
+        """Tell the other sessions of the process that this one works, or is at rest."""
+        if link := self.processes.get(after.turns.epoch):
+            link.note_work(works=_works(after))
 
     def _notify(self, before: SessionState, after: SessionState) -> None:
         """Tell the notifier a change, and whether the bridge holds the queue, not the user."""
@@ -227,3 +237,11 @@ class Effects(Struct, frozen=True):
         self.core.feed(await self.restart.run(link))
         if self.core.now.provisional:
             self.provisional.begin(link)
+
+
+def _works(state: SessionState) -> bool:
+    """Return True while the agent has a prompt of the session, or works for it without one."""
+    around = state.around
+    at_work = state.turns.state in (State.RUNNING, State.DRAINING, State.WORKING)
+    beside = around.has_long_request or around.in_background or bool(around.background)
+    return at_work or beside

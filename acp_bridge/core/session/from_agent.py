@@ -279,8 +279,16 @@ class FromAgent:
         told_to_end = self._core.now.state is State.KILLING
         if not told_to_end and link.epoch == self._updates.epoch:
             self._updates.break_off()
-        if link.initialized:  # else its start has failed, which says more
+        if link.shared and self._core.now.at_rest:  # the loss is another session's, or nobody's
+            self._core.feed(ev.Sleep(link.epoch))
+        elif link.initialized:  # else its start has failed, which says more
             self._core.feed(ev.AgentExited(link.epoch, link.why_ended or exit_))
+
+    def on_occupied(self, link: Link) -> None:
+        self._core.feed_at_once(ev.Occupied(link.epoch))
+
+    def on_free(self, link: Link) -> None:
+        self._core.feed_at_once(ev.Occupied(link.epoch, now=False))
 
     def on_dead(self, link: Link) -> None:
         self._core.feed(ev.TreeDead(link.epoch))

@@ -74,6 +74,8 @@ class Known(Struct, frozen=True):
     agent_session_id: str | None
     #: False when the agent may forget the session, since it ended no turn of it.
     remembered: bool
+    #: False when the agent has had no prompt: nothing that was said can be forgotten.
+    begun: bool = True
 
 
 class Opening:
@@ -100,7 +102,7 @@ class Opening:
         Raises RpcError.
         """
         result = await self._ask(SESSION_NEW, self._workspace.params())
-        self._link.agent_session_id = new_id(result)
+        self._link.agent_session_id = self._new_id(result)
         self._link.note_session()
         self.is_new = True
         return result
@@ -111,10 +113,16 @@ class Opening:
         Returns and raises as `new`.
         """
         result = await self._ask(SESSION_FORK, self._workspace.params(agent_session_id))
-        self._link.agent_session_id = new_id(result, besides=agent_session_id)
+        self._link.agent_session_id = self._new_id(result, besides=agent_session_id)
         self._link.note_session()
         self._link.forked = result
         return result
+
+    def _new_id(self, result: Json, besides: str | None = None) -> str:
+        agent_id = new_id(result, besides)
+        if self._link.is_of_another(agent_id):
+            raise errors.agent_trouble("the agent gave a new session the id of another one")
+        return agent_id
 
     async def load(self, agent_session_id: str) -> Json:
         """Load a session with its transcript, or resume it if that is all that the agent can.
@@ -148,7 +156,7 @@ class Opening:
             gone = refusal.code == ErrorCode.RESOURCE_NOT_FOUND
             raise NotLoaded(why, permanent=gone) from refusal
         result = await self._new_instead()
-        if known.agent_session_id is not None:
+        if known.agent_session_id is not None and known.begun:
             notice(notices.FORGOT_YOUNG if ways else notices.MEMORY_LOST)
         return result
 

@@ -10,9 +10,11 @@ from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
 
+from acp_bridge.core.agents.connection import AgentCommand, Connection, can_share
 from acp_bridge.core.agents.holder import Holder
 from acp_bridge.core.agents.identity import AgentIdentity
-from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.known_agents import seen_to_share
+from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.standing import StandingRequests
 from acp_bridge.core.journal import Journal, JournalError
 from acp_bridge.core.journal.index import Reloads
@@ -174,7 +176,41 @@ class SessionContext:
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         """Return a link that is not started; `name` and `parked` are those of `Link`."""
-        link = Link(self.command, owner, name, parked=parked)
+        return self._noted(Link(Connection(self.command, name), owner, name, parked=parked))
+
+    @property
+    def shares(self) -> bool:
+        """True if a process of the agent may have several sessions."""
+        single = self.settings.process_per_session
+        if single or self.settings.ours or self.command.parent:
+            return False
+        told_to = single is False or self.agent_info in seen_to_share()
+        return told_to and can_share(self.capabilities)
+
+    def shared_link(
+        self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
+    ) -> Link | None:
+        """Return a parked link to a process that sessions have; None if none takes another one.
+
+        It is a process at rest: `first` if it will do, else the oldest. It is never `besides`.
+        """
+        fit = [link.connection for link in self._sharing if link.connection is not besides]
+        if not fit:
+            return None
+        return self._noted(Link(first if first in fit else fit[0], owner, name, parked=True))
+
+    @property
+    def at_rest(self) -> Link | None:
+        """A session's link to the process that a further session would share, if there is one."""
+        return next(iter(self._sharing), None)
+
+    @property
+    def _sharing(self) -> list[Link]:
+        """A link of each process that takes a further session, the oldest process first."""
+        ready = self.ready_links if self.shares else []
+        return [link for link in ready if link.connection.takes_sessions]
+
+    def _noted(self, link: Link) -> Link:
         self.note_link(link)
         return link
 
@@ -184,5 +220,8 @@ class SessionContext:
 
     @property
     def ready_links(self) -> list[Link]:
-        """Every process of the agent that has been started and lives, the newest last."""
-        return [link for link in self._links if link.initialized and not link.gone]
+        """One link of every process that has been started and lives, the newest process last."""
+        ready = {
+            link.connection: link for link in self._links if link.initialized and not link.gone
+        }
+        return list(ready.values())

@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents.connection import Connection
 from acp_bridge.core.agents.failed_start import OPENS
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import Exit, StartFailed
@@ -65,6 +66,22 @@ class LinkSource(Protocol):
         """Return a link to a process that is not started; `owner` gets what the process sends.
 
         `name`: its name in the log. `parked`: it has no session yet.
+        """
+
+    @property
+    def shares(self) -> bool:
+        """True if a process of the agent may have several sessions."""
+
+    @property
+    def at_rest(self) -> Link | None:
+        """A session's link to the process that a further session would share, if there is one."""
+
+    def shared_link(
+        self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
+    ) -> Link | None:
+        """Return a parked link to a process at rest that sessions have, if there is one.
+
+        `first` is the process that is taken if it will do; it is never `besides`.
         """
 
 
@@ -116,6 +133,8 @@ class Pool:
         self._limit = limit
         self._link: Link | None = None
         self._coming: _Start | None = None
+        #: one for each start that goes on, set at its end.
+        self._starts: list[anyio.Event] = []
         self._count = 0
         self._closed = False
         #: set when the process that waits is taken, or has ended.
@@ -142,23 +161,29 @@ class Pool:
     # --- take ----------------------------------------------------------------------------------
 
     async def ready(self) -> Link:
-        """Return the waiting process without taking it; start one if none waits.
+        """Return the waiting process without taking it, or one at rest that sessions share.
 
-        Raises RpcError.
+        One is started if there is none. Raises RpcError.
         """
         while self._link is None:
+            if shared := self._source.at_rest:
+                return shared
             if self._coming:
                 await self._coming.settled.wait()
             elif link := await self._start_next():
                 return self._link or link  # it may be gone already: it is not tried for ever
         return self._link
 
-    def take_ready(self) -> Link | None:
-        """Return the waiting process, which the caller owns now; None if none waits.
+    def take_ready(self, first: Connection | None = None) -> Link | None:
+        """Return a process that is ready for a session, for the caller to own; None if none is.
 
-        A light process is retired instead as soon as a complete one can be forked.
+        It is one at rest that other sessions have, `first` if it will do, or the one that waits. A
+        light process is retired instead as soon as a complete one can be forked.
         """
         link = self._link
+        waiting = link.connection if link else None
+        if shared := self._source.shared_link(self, self._next_name("shared"), first, waiting):
+            return shared
         if link and link.light and link.command.parent and link.command.parent.ready:
             self._withdraw(link, Reason.LIGHT)
             self._source.tasks.start_soon(link.kill)
@@ -173,14 +198,16 @@ class Pool:
         """
         return self.take_ready() or await self._take_fresh()
 
-    async def take_for(self, work: Callable[[Link], Awaitable[_Result]]) -> _Result:
+    async def take_for(
+        self, work: Callable[[Link], Awaitable[_Result]], first: Connection | None = None
+    ) -> _Result:
         """Take a process for a session, call `work` with it, which owns it then; return the result.
 
-        If the process had waited in the pool, and was killed before the work was done, `work` is
-        called once more, with a fresh one (invariant Q12). Raises RpcError, also when the process
-        dies of the work.
+        If the process was ready, and was killed before the work was done, `work` is called once
+        more, with a fresh one (invariant Q12). `first` as for `take_ready`. Raises RpcError, also
+        when the process dies of the work.
         """
-        if waited := self.take_ready():
+        if waited := self.take_ready(first):
             try:
                 return await work(waited)
             except errors.AgentEnded as exc:
@@ -193,7 +220,13 @@ class Pool:
             raise await fresh.why_not(exc, OPENS) from exc
 
     async def _take_fresh(self) -> Link:
-        return await self.take_warming() or self._taken(await self._start())
+        if warming := await self.take_warming():
+            return warming
+        while self._starts and self._source.shares:  # by another session, which shares it
+            await self._starts[0].wait()
+            if ready := self.take_ready():
+                return ready
+        return self._taken(await self._start())
 
     async def take_warming(self) -> Link | None:
         """Wait for the process that is being started for the next session, and take it.
@@ -230,9 +263,13 @@ class Pool:
     # --- give back, retire ---------------------------------------------------------------------
 
     async def give_back(self, link: Link) -> None:
-        """Let a process whose session was refused wait in the pool; kill it if one waits there."""
+        """Let a process whose session was refused wait in the pool; kill it if one waits there.
+
+        One that has other sessions is left to them.
+        """
         link.at_clients.give_up_session()
         link.park()
+        await link.leave()
         if self._link is None and not link.gone:
             self._link, self._emptied = link, anyio.Event()
         elif self._link is not link:
@@ -337,7 +374,7 @@ class Pool:
         while self._link is link:
             with anyio.move_on_after(times.unused) as waited:
                 await self._emptied.wait()
-            if waited.cancelled_caught and not link.peer.busy:
+            if waited.cancelled_caught and not link.busy:
                 await self.retire(link, Reason.UNUSED, times.grace)
                 return True
         return False
@@ -357,6 +394,15 @@ class Pool:
             coming.settled.set()
 
     async def _start(self) -> Link:
+        settled = anyio.Event()
+        self._starts.append(settled)
+        try:
+            return await self._start_in_either_version()
+        finally:
+            self._starts.remove(settled)
+            settled.set()
+
+    async def _start_in_either_version(self) -> Link:
         try:
             return await self._start_one()
         except OtherVersion as other:
@@ -372,8 +418,7 @@ class Pool:
 
         Raises OtherVersion if a new process is to be asked for another version of the protocol.
         """
-        self._count += 1
-        link = self._source.new_link(self, f"waiting#{self._count}", parked=True)
+        link = self._source.new_link(self, self._next_name("waiting"), parked=True)
         try:
             with link.at_clients.limit(self._timeout):
                 await link.start(self._source.tasks)
@@ -385,6 +430,10 @@ class Pool:
         except (StartFailed, RpcError) as exc:
             raise await link.why_not(exc) from exc
         return link
+
+    def _next_name(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind}#{self._count}"
 
     # --- Owner ---------------------------------------------------------------------------------
 
@@ -404,6 +453,12 @@ class Pool:
 
     def on_batch_end(self, link: Link) -> None:
         """Do nothing: the pool collects no messages of a batch."""
+
+    def on_occupied(self, link: Link) -> None:
+        """Do nothing: without a session there is no prompt."""
+
+    def on_free(self, link: Link) -> None:
+        """Do nothing, as above."""
 
     async def room(self, link: Link) -> None:
         """Wait while the client is behind by too many bytes; the process is not read meanwhile."""

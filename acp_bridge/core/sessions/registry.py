@@ -14,6 +14,7 @@ from uuid import uuid4
 import anyio
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents.connection import Connection
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients import handshake
 from acp_bridge.core.clients.client import ANSWERED, Client, ClientRequest
@@ -138,8 +139,11 @@ class Sessions:
         session_id: str,
         request: ClientRequest,
         work: Callable[[Link], Awaitable[tuple[Session, Json]]],
+        first: Connection | None = None,
     ) -> tuple[Session, Link, Json]:
         """Let `work` make a session with a process of the pool; return both and the agent's answer.
+
+        `first`: the process that is taken if it takes a further session.
 
         `session_id`: the session whose clients get the requests that the process makes before its
         answer names the session (invariant P8). If `work` makes no session, the process goes
@@ -158,7 +162,7 @@ class Sessions:
             self.live[session.id] = session
             return session, link, result
 
-        return await self._pool.take_for(begin)
+        return await self._pool.take_for(begin, first)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
         return await in_time(link, method, self._context.settings.request_timeout, work)
@@ -168,6 +172,8 @@ class Sessions:
         if link.agent_session_id is None and request not in link.on_behalf.values():
             await self._pool.give_back(link)
         else:
+            if link.agent_session_id is not None:
+                await link.leave()
             await link.kill()
 
     # --- list ----------------------------------------------------------------------------------
@@ -332,7 +338,8 @@ class Sessions:
         if not self._forks.in_source and may_be_forked_elsewhere(source):
             new = uuid4().hex
             try:
-                session, _, result = await self._begin(new, request, fork)
+                beside = source.link.connection if source.link else None
+                session, _, result = await self._begin(new, request, fork, beside)
             except RpcError:
                 if made or source.closing:
                     raise
@@ -419,6 +426,7 @@ class Sessions:
             reach = self.passages.reach(request)
             session = await self._store.create(session_id, workspace, link, reach)
         except BaseException:
+            link.agent_session_id = None  # the agent was not asked for it
             with anyio.CancelScope(shield=True):
                 await link.kill()
             raise

@@ -164,8 +164,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
     other = command or (_openhands(given) if given.openhands else [])
     _check_of_one_agent(given, command, env)
     found = agent_name(command) if command else openhands.NAME if other else BUILT_IN
-    if command and not given.agent_name and not is_named(command):
-        _warn_of_guess(found)
+    _warn_of_guess(given, command, found)
     drain = openhands.DRAIN if other and not command else DEFAULTS.drain_timeout
     sleep = DEFAULTS.sleep_after / 60 if other else SLEEP
     reload = _choice(ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel)
@@ -189,13 +188,14 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
         start_timeout=_starts(given),
         restart_timeout=max(_starts(given), DEFAULTS.restart_timeout),
-        login_shell_path=_choice(Switch, "login-shell-path", given.login_shell_path) is Switch.ON,
+        login_shell_path=_is_given("login-shell-path", given.login_shell_path),
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, sleep),
         cancel_silent_after=60 * _minutes("cancel-silent-after", given.cancel_silent_after, 0),
-        resume_at_reset=_choice(Switch, "resume-at-reset", given.resume_at_reset) is Switch.ON,
+        resume_at_reset=_is_given("resume-at-reset", given.resume_at_reset),
         budget=_money("budget", given.budget),
-        spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
+        spare=waits.SPARE if _is_given("spare", given.spare) else 0.0,
+        process_per_session=_switch("process-per-session", given.process_per_session),
         keep=_duration("keep", given.keep),
         rules=_file(given.rules),
         trace=_file(given.trace),
@@ -241,7 +241,10 @@ def _file(name: str | None) -> Path | None:
     return Path(name).expanduser().absolute() if name else None
 
 
-def _warn_of_guess(name: str) -> None:
+def _warn_of_guess(given: argparse.Namespace, command: list[str], name: str) -> None:
+    """Warn the user if the agent's command doesn't say its name, and the user neither."""
+    if not command or given.agent_name or is_named(command):
+        return
     from acp_bridge.terminal.cli.harmless import one_line
     from acp_bridge.terminal.cli.printing import say_on_stderr
 
@@ -266,6 +269,17 @@ def _openhands(given: argparse.Namespace) -> list[str]:
         return openhands.command(given.openhands, given.openhands_profile, given.home)
     except ValueError as wrong:
         fail(str(wrong))
+
+
+def _switch(name: str, value: str | None) -> bool | None:
+    """Return whether an option that is on or off is on; None if it is not given."""
+    chosen = _choice(Switch, name, value)
+    return None if chosen is None else chosen is Switch.ON
+
+
+def _is_given(name: str, value: str | None) -> bool:
+    """Return True if an option that is on or off is on; raises as `_choice`."""
+    return _choice(Switch, name, value) is Switch.ON
 
 
 def _choice(kind: type[_Enum], name: str, value: str | None) -> _Enum | None:

@@ -217,6 +217,14 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             f"(ACP_BRIDGE_SPARE; default {Switch.ON if DEFAULTS.spare else Switch.OFF})",
             optional=True,
         ),
+        Option(
+            "process-per-session",
+            "on|off",
+            "start a process of the agent for each session, or share one\n"
+            "among sessions that are at rest (ACP_BRIDGE_PROCESS_PER_SESSION;\n"
+            "default on, and off for Claude Code and opencode)",
+            optional=True,
+        ),
     ),
     "the bridge": (
         Option(

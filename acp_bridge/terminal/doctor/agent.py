@@ -18,8 +18,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents.connection import AgentCommand, Connection
 from acp_bridge.core.agents.failed_start import NotReady
-from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.spoken_version import SpokenVersion
 from acp_bridge.core.agents.stderr import cut
 from acp_bridge.core.clients.handshake import hello
@@ -199,7 +200,20 @@ class _Source:
         self.tasks, self.command = tasks, command
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        return Link(self.command, owner, name, parked=parked)
+        return Link(Connection(self.command, name), owner, name, parked=parked)
+
+    @property
+    def shares(self) -> bool:
+        return False
+
+    @property
+    def at_rest(self) -> Link | None:
+        return None
+
+    def shared_link(
+        self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
+    ) -> Link | None:
+        return None
 
 
 async def try_agent(settings: Settings) -> Trial:
@@ -225,7 +239,7 @@ async def try_agent(settings: Settings) -> Trial:
         try:
             link = await pool.ready()
             seconds = anyio.current_time() - began
-            trial = Trial(None, link.initialized, seconds, link.noise, spoken.asks)
+            trial = Trial(None, link.initialized, seconds, link.connection.noise, spoken.asks)
             if not settings.builtin:
                 await pool.take_for(partial(_open_and_end, settings))
                 trial = replace(trial, opened=True)

@@ -41,7 +41,7 @@ _ORDER: Final = (
     *("openhands", "openhands-profile", "agent-name", "rules", "home", "log-file", "log-level"),
     *("sleep-after", "spare", "keep", "listen", "cancel-silent-after", "resume-at-reset"),
     *("agent-protocol", "trace", "budget", "journal", "lease", "start-timeout"),
-    "login-shell-path",
+    *("login-shell-path", "process-per-session"),
 )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.connection import AgentCommand, Connection
+from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import AgentProcess, Exit
 from acp_bridge.core.wire.peer import Call
 
@@ -94,6 +95,12 @@ class Listener:
     def on_batch_end(self, link: Link) -> None:
         """Nothing is collected."""
 
+    def on_occupied(self, link: Link) -> None:
+        self.told.append("occupied")
+
+    def on_free(self, link: Link) -> None:
+        self.told.append("free")
+
     async def room(self, link: Link) -> None:
         """There always is."""
 
@@ -117,7 +124,8 @@ async def linked(
     monkeypatch.setattr(AgentProcess, "start", start)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            link = Link(AgentCommand(("agent",), {}, ours=ours), owner, "agent", parked=parked)
+            connection = Connection(AgentCommand(("agent",), {}, ours=ours), "agent")
+            link = Link(connection, owner, "agent", parked=parked)
             await link.start(tasks)
             try:
                 yield link, process

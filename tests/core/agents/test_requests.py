@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from acp_bridge.core.agents.requests import Requests
+from acp_bridge.core.agents.requests import Login, Requests
 from acp_bridge.core.wire.jsonrpc import Answer, Decoder, Err, Ok, RpcError, encode, error, response
 from acp_bridge.core.wire.peer import Call, Peer
 
@@ -36,7 +36,7 @@ class Agent:
     def __init__(self) -> None:
         self._got = bytearray()
         self.peer = Peer(NoHandler(), self._got.extend, towards_client=False)
-        self.requests = Requests(self.peer)
+        self.requests = Requests(self.peer, Login())
 
     @property
     def got(self) -> list[tuple[str, Any]]:

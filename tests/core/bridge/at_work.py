@@ -22,8 +22,23 @@ class AtWork:
     @property
     def process(self) -> Process:
         """The last process that was given the session."""
-        ours = [each for each in self.it.agent.processes if each.owner is self.session.from_agent]
-        return next(each for each in reversed(ours) if each.agent_session_id)
+        return self._place[0]
+
+    @property
+    def agent_id(self) -> str:
+        """The session's id at the agent."""
+        return self._place[1]
+
+    @property
+    def _place(self) -> tuple[Process, str]:
+        ours = self.session.from_agent
+        places = [
+            (process, link.agent_session_id)
+            for process in self.it.agent.processes
+            for link in process.places
+            if link.owner is ours and link.agent_session_id
+        ]
+        return places[-1]
 
     @property
     def session(self) -> Session:
@@ -41,10 +56,10 @@ class AtWork:
 
     def says(self, *words: str) -> None:
         for word in words:
-            self.process.update(str(self.process.agent_session_id), word)
+            self.process.update(self.agent_id, word)
 
     def tells(self, kind: str, **more: Any) -> None:
-        self.process.shows(self.process.agent_session_id, {"sessionUpdate": kind, **more})
+        self.process.shows(self.agent_id, {"sessionUpdate": kind, **more})
 
     def shows(self, card: str, status: str, *, opens: bool = True) -> None:
         kind = "tool_call" if opens else "tool_call_update"
@@ -52,7 +67,7 @@ class AtWork:
 
     def asks(self) -> None:
         call = {"toolCallId": "edit", "title": "Edit x"}
-        params = {"toolCall": call, "options": OPTIONS, "sessionId": self.process.agent_session_id}
+        params = {"toolCall": call, "options": OPTIONS, "sessionId": self.agent_id}
         self.process.says({"id": 7, "method": PERMISSION, "params": params})
 
     async def answered(self) -> list[Json]:

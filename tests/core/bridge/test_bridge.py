@@ -44,7 +44,7 @@ async def test_before_initialize_every_other_request_is_refused(
 
 
 async def test_initialize_tells_each_side_of_the_other(tmp_path: Path) -> None:
-    async with bench(tmp_path, initialized=False) as it:
+    async with bench(tmp_path, initialized=False, process_per_session=True) as it:
         asked = {"protocolVersion": 7, "clientCapabilities": {"terminal": True}, "x": 1}
         told = await it.editor.ask("initialize", asked)
         able = {"clientCapabilities": {"terminal": True, "subagents": {}}}
@@ -156,10 +156,11 @@ async def test_what_the_bridge_does_not_know_goes_to_the_agent_as_it_is_and_back
         assert len(it.agent.processes) == 2
 
 
+@pytest.mark.parametrize("alone", [True, False])
 async def test_a_notification_goes_to_the_session_that_it_names_or_to_every_process(
-    tmp_path: Path,
+    tmp_path: Path, alone: bool
 ) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=alone) as it:
         one, two = await it.new(), await it.new()
         it.editor.notify("_x/news", {"sessionId": two, "n": 1})
         it.editor.notify("_x/news", {"sessionId": "nobody's", "n": 2})
@@ -168,7 +169,8 @@ async def test_a_notification_goes_to_the_session_that_it_names_or_to_every_proc
         for session_id in (one, two):
             await it.editor.stop_reason(it.editor.prompt(session_id, "hello"))
         heard = [process.params("_x/news") for process in it.agent.processes]
-        assert heard == [[{"n": 3}, [4]], [{"sessionId": "agent-2", "n": 1}, {"n": 3}, [4]]]
+        named = {"sessionId": "agent-2" if alone else "agent-1-2", "n": 1}
+        assert heard == [[{"n": 3}, [4]]] * alone + [[named, {"n": 3}, [4]]]
 
 
 @pytest.mark.hazard("C1.1")
@@ -182,7 +184,7 @@ async def test_a_cancel_reaches_its_session_and_no_other(tmp_path: Path) -> None
             it.editor.notify("session/cancel", odd)
         it.editor.notify("session/cancel", {"sessionId": two})
         await until(lambda: it.agent.params("session/cancel"))
-        assert it.agent.params("session/cancel") == [{"sessionId": "agent-2"}]
+        assert it.agent.params("session/cancel") == [{"sessionId": "agent-1-2"}]
         gate.open()
         reasons = [await it.editor.stop_reason(prompt) for prompt in prompts]
         assert reasons == ["end_turn", "cancelled"]
@@ -305,7 +307,7 @@ def _checked(answer: Any) -> Any:
 async def test_authenticate_goes_to_the_process_that_waits_and_is_repeated_in_later_ones(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=True) as it:
         wants_login(it.agent, "session/new")
         assert (await it.editor.refused("session/new", SETUP)).code == -32000
         it.agent.script["authenticate"] = RpcError(-32603, "wrong token")
@@ -339,7 +341,7 @@ async def test_an_agent_may_ask_the_user_while_it_authenticates(tmp_path: Path) 
 
 
 async def test_what_carries_nothing_but_a_method_is_not_repeated(tmp_path: Path) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=True) as it:
         wants_login(it.agent, "session/new")
         await it.editor.ask("authenticate", {"methodId": "browser"})
         await it.new()
@@ -350,7 +352,7 @@ async def test_what_carries_nothing_but_a_method_is_not_repeated(tmp_path: Path)
 async def test_every_process_that_waits_for_authenticate_gets_it(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=True) as it:
         wants_login(it.agent, "session/resume", "session/load")
         sessions = [await it.new() for _ in range(2)]
         for process in it.agent.processes:
@@ -367,10 +369,29 @@ async def test_every_process_that_waits_for_authenticate_gets_it(
             assert await it.editor.stop_reason(prompt) == "end_turn"
 
 
+@pytest.mark.parametrize("asking", [1, 2])
+async def test_a_process_of_two_sessions_that_waits_for_authenticate_gets_it_once(
+    tmp_path: Path, asking: int
+) -> None:
+    async with bench(tmp_path) as it:
+        sessions = [await it.new() for _ in range(2)]
+        wants_login(it.agent, "session/prompt")
+        for session_id in sessions[:asking]:
+            prompt = it.editor.prompt(session_id, "hello")
+            assert (await it.editor.refusal(prompt)).code == -32000
+        await it.editor.ask("authenticate", {"methodId": "browser"})
+        for session_id in sessions:
+            prompt = it.editor.prompt(session_id, "hello")
+            assert await it.editor.stop_reason(prompt) == "end_turn"
+        assert [process.params("authenticate") for process in it.agent.processes] == [
+            [{"methodId": "browser"}]
+        ]
+
+
 async def test_a_logout_reaches_every_process_and_what_was_given_is_forgotten(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=True) as it:
         wants_login(it.agent, "session/new")
         await it.editor.ask("authenticate", TOKEN)
         for _ in range(2):

@@ -105,7 +105,7 @@ async def test_a_client_on_a_socket_makes_no_session_and_sets_nothing_for_all(
 async def test_the_agent_is_told_of_the_first_client_and_all_are_told_of_the_agent(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path, initialized=False) as it:
+    async with bench(tmp_path, initialized=False, process_per_session=True) as it:
         early = Served()
         it.context.tasks.start_soon(it._join, early)
         hello = early.send("initialize", HELLO)  # it waits for the one on stdin

@@ -41,7 +41,7 @@ async def test_at_the_end_turns_are_interrupted_what_waits_is_left_over_and_the_
         await until(lambda: it.agent.params("session/cancel"))
         turn.open()  # it heeds the cancel
         await it.ended.wait()
-        assert [process.grace for process in it.agent.processes] == [7, 7]
+        assert [process.grace for process in it.agent.processes] == [7]
         assert [it.editor.answers(prompt) for prompt in prompts] == [[], []]
         assert it.editor.way.ended[-1] == "closed"
     assert [name for name in os.listdir(tmp_path) if name.endswith("-wal")] == []

@@ -36,7 +36,7 @@ class Slow(Play):
         await self.read_on()
 
     async def read_on(self) -> None:
-        await self.process.owner.room(self.process)
+        await self.process.link.room()
 
     async def behind(self, **own: Any) -> Served:
         """Return a client that has the session, and reads no more."""
@@ -363,13 +363,13 @@ async def test_what_subagents_do_comes_in_its_order(tmp_path: Path, can: Json) -
         for client in (one, two):
             await client.ask("session/load", {**SETUP, "sessionId": here.id})
         two.way.stuck = LIMIT
-        await here.process.owner.room(here.process)
+        await here.process.link.room()
         here.begins()
         for number in range(3):
             here.says(f"line {number}\n")
             here.process.update("agent-1", f"own {number}")
         here.tells(state={"state": "idle", "stopReason": "end_turn"})
-        await here.process.owner.room(here.process)
+        await here.process.link.room()
         assert len(updates(two)) < len(updates(one))
         two.way.take_all()
         await until(lambda: len(updates(two)) >= len(updates(one)))

@@ -33,7 +33,7 @@ class Stuck:
     async def read_on(self) -> None:
         """Let the agent say something; returns when it is read on after that."""
         self.says("more")
-        await self.process.owner.room(self.process)
+        await self.process.link.room()
 
 
 @asynccontextmanager
@@ -114,7 +114,7 @@ async def test_a_client_on_stdin_that_takes_nothing_is_left_behind_by_the_others
     async with stuck(tmp_path) as here:
         here.first.way.stuck = LIMIT
         here.says("lost")
-        await here.process.owner.room(here.process)  # it is waited for, and no longer
+        await here.process.link.room()  # it is waited for, and no longer
         here.first.way.take_all()
         here.says("missed")
         assert here.other.texts(here.id)[-1] == "missed"
@@ -136,7 +136,7 @@ async def test_a_client_on_stdin_that_takes_a_little_or_is_alone_makes_the_agent
     async with stuck(tmp_path) as here:
         here.first.way.stuck = 3 * LIMIT
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(here.process.owner.room, here.process)
+            tasks.start_soon(here.process.link.room)
             for left in range(3 * LIMIT, 2 * LIMIT, -1):  # many times as long as one may be idle
                 here.first.way.stuck = left
                 await anyio.lowlevel.checkpoint()
@@ -157,12 +157,12 @@ async def test_one_that_stops_in_its_load_while_others_go_on_gets_an_error_for_i
     async with stuck(tmp_path) as here:
         await here.it.editor.ask("session/close", {"sessionId": here.id})
         here.says("x" * LIMIT)
-        await here.process.owner.room(here.process)
+        await here.process.link.room()
         here.first.way.stuck = LIMIT
         load = here.first.send("session/load", {**SETUP, "sessionId": here.id})
         await until(lambda: here.first.texts(here.id))
         here.says("y" * LIMIT)
-        await here.process.owner.room(here.process)
+        await here.process.link.room()
         assert "load it again" in (await here.first.refusal(load)).message
         assert here.other.texts(here.id) == ["x" * LIMIT, "y" * LIMIT]
 
@@ -179,11 +179,11 @@ async def test_in_a_drain_too_what_waits_is_bounded_and_nobody_else_misses_anyth
         await until(lambda: here.it.agent.params("session/cancel"))
         here.first.way.stuck = LIMIT
         here.says("said")
-        await here.process.owner.room(here.process)
+        await here.process.link.room()
         assert (here.other.texts(here.id)[-1], here.first.texts(here.id)[-1]) == ("said", "said")
         here.first.way.stuck = 4 * LIMIT
         here.says("again")
-        await here.process.owner.room(here.process)
+        await here.process.link.room()
         here.says("more")
         assert here.other.texts(here.id)[-1] == "more"
         assert "without waiting" in here.first.texts(here.id)[-1]
@@ -206,7 +206,7 @@ async def test_the_end_of_the_bridge_waits_for_no_client_that_was_let_go(tmp_pat
         here.other.way.close = closed.set  # type: ignore[method-assign]
         here.other.way.stuck = LIMIT
         here.says("x")
-        await here.process.owner.room(here.process)
+        await here.process.link.room()
         await until(lambda: flushes)
         here.first.leaves()
         await here.it.ended.wait()

@@ -214,7 +214,7 @@ async def test_a_stop_right_before_a_prompt_of_the_same_client_stops_nothing(
         await until(works(here))
         await other.stops()  # whose time is over later
         await until(lambda: here.cancels)
-        assert here.it.agent.params("session/cancel") == [{"sessionId": "agent-2"}]
+        assert here.it.agent.params("session/cancel") == [{"sessionId": "agent-1-2"}]
         await here.stops()
         await until(lambda: here.cancels == 2)
 

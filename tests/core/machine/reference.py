@@ -22,6 +22,7 @@ from acp_bridge.core.machine.effects import (
     Failure,
     Interrupted,
     Kill,
+    Leave,
     LeaveOver,
     NoteOutcome,
     Open,
@@ -68,6 +69,7 @@ from acp_bridge.core.machine.events import (
     Moment,
     NeedsAuth,
     NotBegun,
+    Occupied,
     Pause,
     PauseAnswered,
     PromptReceived,
@@ -133,6 +135,8 @@ class Reference(Line):
     work_stopped: bool = False
     #: epochs that may not get another prompt.
     unfit: set[int] = field(default_factory=set)
+    #: epochs in whose processes another session works.
+    occupied: set[int] = field(default_factory=set)
 
     # --- what happens ----------------------------------------------------------------------
 
@@ -228,6 +232,8 @@ class Reference(Line):
                 self.dead.add(epoch)
             case StartFailed(epoch) if epoch in self.started - self.opened | self.doomed:
                 self.dead.add(epoch)
+            case Occupied(epoch, now) if epoch in self.opened - self.doomed:
+                self.occupied = self.occupied | {epoch} if now else self.occupied - {epoch}
             case WorkSeen(epoch) if epoch in self.loaded - self.doomed:
                 self.work_seen = not self.work_stops
             case WorkOver(epoch) if epoch in self.loaded - self.doomed:
@@ -296,7 +302,7 @@ class Reference(Line):
         if isinstance(event, TreeDead) and event.epoch in self.doomed:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
         if isinstance(event, Sleep) and effects != [Dropped(event)]:
-            assert Kill(event.epoch) in effects
+            assert Leave(event.epoch) in effects
             assert event.epoch in self.loaded - self.doomed
             assert not self.line
             assert not self.work_stops
@@ -431,6 +437,7 @@ class Reference(Line):
         assert not self.running.cancelled
         assert effect.key not in self.sent_keys, "sent twice"
         assert effect.epoch in self.loaded - self.unfit - self.doomed
+        assert effect.epoch not in self.occupied or self.work_seen, "another session works there"
         self.told = self.noted = self.died = self.unsent = self.work_stopped = False
         self.work_seen = False
         self.sent_keys.add(effect.key)
@@ -448,13 +455,8 @@ class Reference(Line):
                 assert self.opened - self.dead <= {epoch}, "another process has the session"
                 self.opened.add(epoch)
                 self.opening = epoch
-            case Kill(epoch) | CloseAgent(epoch):
-                assert epoch in self.started
-                assert not isinstance(effect, CloseAgent) or self.closing
-                self.doomed.add(epoch)
-                self.asleep &= isinstance(event, Sleep)  # else somebody needs another one
-                self.work_seen &= epoch not in self.opened
-                self.work_stops &= epoch not in self.opened
+            case Kill() | CloseAgent() | Leave():
+                self.end(event, effect)
             case Release(epoch):
                 assert epoch in self.dead or (self.closing and late(event, Timer.KILL))
                 assert epoch not in self.released
@@ -476,6 +478,21 @@ class Reference(Line):
                 self.closed = True
             case _:
                 self.change_asked(event, effect)
+
+    def end(self, event: Event, effect: Kill | CloseAgent | Leave) -> None:
+        epoch = effect.epoch
+        assert epoch in self.started
+        assert not isinstance(effect, Leave) or self.rests_in(epoch), "work is left there"
+        assert not isinstance(effect, CloseAgent) or self.closing
+        self.doomed.add(epoch)
+        self.asleep &= isinstance(event, Sleep)  # else somebody needs another one
+        self.work_seen &= epoch not in self.opened
+        self.work_stops &= epoch not in self.opened
+
+    def rests_in(self, epoch: int) -> bool:
+        """Return True if the process has the session, and no prompt of it."""
+        has_it = epoch in self.loaded - self.doomed
+        return has_it and not (self.running or self.work_stops)
 
     def answer(self, event: Event, effect: AnswerPrompt) -> None:
         key, outcome = effect.key, effect.outcome

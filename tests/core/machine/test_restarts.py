@@ -10,6 +10,7 @@ from acp_bridge.core.machine.effects import (
     Effect,
     Failure,
     Kill,
+    Leave,
     NoteOutcome,
     Open,
     Release,
@@ -238,7 +239,7 @@ def test_the_need_for_a_new_process_outlives_a_restart_that_failed() -> None:
 
 def test_new_roots_replace_the_process_at_once_when_idle_and_after_the_turn_else() -> None:
     idle, running, cancelling = Bench(), Bench(), draining()
-    assert idle.do(ReplaceProcess()) == [Kill(1)]
+    assert idle.do(ReplaceProcess()) == [Leave(1)]
     running.prompt(1)
     assert running.do(ReplaceProcess()) == []
     assert running.answer() == [replied(1), Kill(1)]
@@ -314,6 +315,6 @@ def test_an_agent_that_dies_while_idle_leaves_no_card_open_and_is_started_at_the
 @pytest.mark.hazard("R16")
 def test_a_session_that_is_loaded_while_it_falls_asleep_gets_a_process() -> None:
     bench = Bench()
-    assert bench.do(Sleep(1), Warm()) == [Kill(1)]
+    assert bench.do(Sleep(1), Warm()) == [Leave(1)]
     assert not bench.now.asleep
     assert bench.dead() == [Release(1), Start(2)]

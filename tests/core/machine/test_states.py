@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acp_bridge.core.machine.effects import Kill, Open, Release, SendPrompt, Start
+from acp_bridge.core.machine.effects import Kill, Leave, Open, Release, SendPrompt, Start
 from acp_bridge.core.machine.events import (
     AgentExited,
     Cancel,
@@ -164,7 +164,7 @@ def test_a_provisional_process_takes_settings_and_no_prompt() -> None:
     assert bench.now.permits.requests is Passing.SETTINGS
     assert bench.now.takes_requests
     assert bench.prompt(1) == []
-    assert bench.do(ReplaceProcess()) == [Kill(1)]
+    assert bench.do(ReplaceProcess()) == [Leave(1)]
     assert (bench.now.provisional, bench.now.takes_requests) == (False, False)
 
 

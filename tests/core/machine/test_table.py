@@ -20,6 +20,7 @@ from acp_bridge.core.machine.effects import (
     Failed,
     GiveBack,
     Kill,
+    Leave,
     Open,
     Queued,
     Release,
@@ -60,6 +61,7 @@ from acp_bridge.core.machine.events import (
     MoveWaiting,
     NeedsAuth,
     NotBegun,
+    Occupied,
     Pause,
     PauseAnswered,
     PromptReceived,
@@ -102,7 +104,7 @@ TWO = (PromptReceived(1), Committed(1), PromptReceived(2), Committed(2))
 STARTED, FAILED = Started(1), StartFailed(1, True)
 REFUSED, REFUSED_FOR_GOOD = LoadRefused(1), LoadRefused(1, True)
 CANCEL, EXITED, CLOSE = Cancel(), AgentExited(1), Close()
-PAUSE, HOLD = Pause(), HoldQueue()
+PAUSE, HOLD, OCCUPIED = Pause(), HoldQueue(), Occupied(1)
 SPARE, DRAIN, KILL, RESTART = Timer.SPARE, Timer.DRAIN, Timer.KILL, Timer.RESTART
 
 
@@ -148,6 +150,12 @@ STATES: dict[str, Callable[[], Bench]] = {
     "RELOADING, nothing waits": lambda: after(Warm(), STARTED, epoch=0),
     "IDLE": lambda: after(epoch=1),
     "IDLE, work was asked for": lambda: after(WorkAsked(), epoch=1),
+    "IDLE, another session works there": lambda: after(OCCUPIED, epoch=1),
+    "IDLE, another session works there, and two wait for the end of a hold": lambda: after(
+        OCCUPIED, HOLD, *TWO, epoch=1
+    ),
+    "KILLING, it moves": lambda: after(OCCUPIED, *TWO, epoch=1),
+    "RELOADING, another session works there": lambda: after(*TWO, STARTED, OCCUPIED, epoch=0),
     "WORKING": lambda: after(WorkSeen(1), epoch=1),
     "WORKING, a prompt waits for the end of a hold": lambda: after(
         WorkSeen(1), HOLD, *TWO[:2], epoch=1
@@ -287,6 +295,9 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "work asked": lambda epoch, key: WorkAsked(),
     "work seen": lambda epoch, key: WorkSeen(epoch),
     "work over": lambda epoch, key: WorkOver(epoch),
+    "occupied": lambda epoch, key: Occupied(epoch),
+    "free": lambda epoch, key: Occupied(epoch, False),
+    "spare occupied": lambda epoch, key: Occupied(epoch + 1),
     "sleep": lambda epoch, key: Sleep(epoch),
     "replace": lambda epoch, key: ReplaceProcess(),
     "close": lambda epoch, key: Close(),
@@ -350,7 +361,7 @@ def word(effect: Effect) -> str:
             return f"Answer({key},{why.name})"
         case AnswerPrompt(key, outcome):
             return f"Answer({key},{type(outcome).__name__})"
-        case Start(epoch) | Open(epoch) | Kill(epoch) | Release(epoch):
+        case Start(epoch) | Open(epoch) | Kill(epoch) | Leave(epoch) | Release(epoch):
             return f"{type(effect).__name__}({epoch})"
         case SendPrompt(_, key) | Steer(_, key) | Queued(key) | GiveBack(key):
             return f"{type(effect).__name__}({key})"

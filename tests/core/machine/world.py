@@ -19,6 +19,7 @@ from acp_bridge.core.machine.effects import (
     Effect,
     GiveBack,
     Kill,
+    Leave,
     Open,
     Queued,
     RefuseFeedback,
@@ -60,6 +61,7 @@ from acp_bridge.core.machine.events import (
     MoveWaiting,
     NeedsAuth,
     NotBegun,
+    Occupied,
     Pause,
     PauseAnswered,
     PromptReceived,
@@ -100,6 +102,9 @@ WRONG: dict[type[Event], list[type[AgentEvent]]] = {
 }
 #: What clients ask for that is no prompt.
 USER: list[Event] = [Warm(), ReplaceProcess(), WorkAsked()]
+#: The user's pause, hold and go; the ends of a session.
+GATE: list[Event] = [Pause(), Pause(), HoldQueue(), Go(), Go()]
+END: list[Event] = [Close(), Close(keeps_prompts=True), Shutdown()]
 #: What becomes of the journal's place.
 JOURNAL: list[Event] = [JournalAway(), *[JournalBack()] * 4, JournalLost("taken"), Taken("taken")]
 #: The events that a process may cause at any time.
@@ -115,6 +120,7 @@ PROCESS: list[type[AgentEvent]] = [
     WorkSeen,
     WorkSeen,
     WorkOver,
+    Occupied,
 ]
 
 
@@ -195,7 +201,7 @@ class World:
                 self.due.append(PauseAnswered(epoch, token))
             case StopWork(epoch):
                 self.due.append(WorkOver(epoch))
-            case Kill(epoch) | CloseAgent(epoch):
+            case Kill(epoch) | CloseAgent(epoch) | Leave(epoch):
                 self.due.append(TreeDead(epoch))
 
     def check(self) -> None:
@@ -330,6 +336,10 @@ class World:
         """Let this process do something, or one that was before it or comes after it."""
         self.feed(of(kind, self.now.epoch - back, permanent))
 
+    def occupied(self, back: int, now: bool) -> None:
+        """Let another session begin or end its work in this process, or in one beside it."""
+        self.feed(Occupied(self.now.epoch - back, now))
+
     def answer(self, back: int, key_back: int) -> None:
         """Answer the prompt that was sent last, or another one, of this process or another one."""
         epoch, key = self.now.epoch - back, self.reference.sent_last - key_back
@@ -349,15 +359,13 @@ class World:
     def storm(self, random: Random, events: int) -> None:
         """Let many things happen; most of them make sense."""
         few = range(4)
-        gate: list[Event] = [Pause(), Pause(), HoldQueue(), Go(), Go()]
-        end: list[Event] = [Close(), Close(keeps_prompts=True), Shutdown()]
         happenings: tuple[tuple[float, Callable[[], None]], ...] = (
             (6, lambda: self.prompt(random.random() < 0.25, random.random() < 0.7)),
             (1, lambda: self.queue_run(random.choice(few))),
             (3, lambda: self.feed(Cancel(spares=random.random() < 0.5))),
             (1, lambda: self.feed(Cancel(frozenset(), spares=random.random() < 0.5))),
             (1, lambda: self.feed(random.choice(USER))),
-            (3, lambda: self.feed(random.choice(gate))),
+            (3, lambda: self.feed(random.choice(GATE))),
             (1, lambda: self.pause_answered(random.random() < 0.7, random.choice([0, 0, 1]))),
             (1, lambda: self.about_a_prompt(Committed, random.choice(few))),
             (1, lambda: self.about_a_prompt(CommitFailed, random.choice(few))),
@@ -370,10 +378,11 @@ class World:
             (3, lambda: self.something_else(random.choice(few), random.choice(few), False)),
             (0.3, lambda: self.something_else(random.choice(few), random.choice(few), True)),
             (3, lambda: self.process(random.choice(PROCESS), random.choice([-1, 0, 0, 1]), False)),
+            (2, lambda: self.occupied(random.choice([-1, 0, 0, 0, 1]), random.random() < 0.4)),
             (2, lambda: self.answer(random.choice([-1, 0, 0, 1]), random.choice([-1, 0, 1]))),
             (5, lambda: self.deadline(random.choice(few))),
             (1, lambda: self.old_deadline(random.choice(list(Timer)), random.choice(few))),
-            (0.4, lambda: self.feed(random.choice(end))),
+            (0.4, lambda: self.feed(random.choice(END))),
             (4, lambda: self.hooks_end(random.random() < 0.1, random.random() < 0.6)),
             (1, lambda: self.hook_begins()),
             (3, lambda: self.sleep(random.choice([0, 0, 0, 1]))),

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import anyio
 
-from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.connection import AgentCommand
+from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.clients.client import ClientRequest
 from acp_bridge.core.journal import Journal, PromptState, SessionJournal

@@ -4,7 +4,8 @@ from typing import Any
 
 import anyio
 
-from acp_bridge.core.agents.link import AgentCommand, Link
+from acp_bridge.core.agents.connection import AgentCommand, Connection
+from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.clients.client import Client, ClientRequest, Stage
 from acp_bridge.core.wire.jsonrpc import Decoder, Malformed, encode
@@ -119,6 +120,15 @@ class ClientEnd:
         self.client.peer.feed(encode({"jsonrpc": "2.0", "id": request_id, "error": error}))
 
 
+class _Played(Connection):
+    """A connection whose messages go to a `MemoryLink`."""
+
+    link: "MemoryLink"
+
+    def _send(self, data: bytes) -> None:
+        self.link._send(data)
+
+
 class MemoryLink(Link):
     """A link to an agent that is no process. Its requests are made by `asks`.
 
@@ -126,7 +136,9 @@ class MemoryLink(Link):
     """
 
     def __init__(self, name: str = "agent", owner: Any = None) -> None:
-        super().__init__(AgentCommand(("agent",), {}), owner, name)
+        played = _Played(AgentCommand(("agent",), {}), name)
+        super().__init__(played, owner, name)
+        played.link = self
         self.sent = Sent()
         self.calls: list[Call] = []
         self.agent_session_id = "0"

@@ -43,7 +43,7 @@ class PlayedAgent(MemoryLink):
         self.agent_session_id = None
         able: Json = {name: {} for name in capabilities if name != "load"}
         can: Json = {"loadSession": "load" in capabilities, "sessionCapabilities": able}
-        self.initialized = {"protocolVersion": 1, "agentCapabilities": can}
+        self.connection.initialized = {"protocolVersion": 1, "agentCapabilities": can}
         #: raised by the system when the process is spawned.
         self.unspawnable: Exception | None = None
         #: set when the process is spawned; as in a thread, nothing cancels the wait for it.
@@ -141,7 +141,8 @@ class PlayedAgent(MemoryLink):
         try:
             await self.ask("initialize", {})
         except BaseException:
-            await self.end_start()
+            self.connection._unfit = not self.gone
+            await self.kill()
             raise
 
     def hold_lock(self, lock_fd: int) -> None:
@@ -150,8 +151,8 @@ class PlayedAgent(MemoryLink):
     def exits(self, how: Exit = KILLED) -> None:
         """End the main process; descendants live."""
         if not self.gone:
-            self._exit = how
-            self._over()
+            self.connection.exit = how
+            self.connection.over()
 
     def dies(self, how: Exit = KILLED) -> None:
         """End the whole tree."""

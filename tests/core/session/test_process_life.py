@@ -125,7 +125,7 @@ def refuses_to_begin(agent: PlayedAgent) -> None:
 
 
 def dies_at_once(agent: PlayedAgent) -> None:
-    agent.ready, agent.initialized = False, {}
+    agent.ready, agent.connection.initialized = False, {}
     agent.on_sent = lambda: agent.dies(Exit(2, None))
 
 
@@ -168,7 +168,7 @@ async def test_an_agent_that_can_is_asked_to_close_its_session_and_then_ends_by_
         here.session.close()
         await here.session.closed.wait()
         assert agent.params(SESSION_CLOSE) == [{"sessionId": "0"}]
-        assert agent._exit == Exit(0, None)
+        assert agent.connection.exit == Exit(0, None)
 
 
 async def test_what_an_agent_is_asked_behind_the_close_takes_nothing_of_its_grace(
@@ -187,7 +187,7 @@ async def test_what_an_agent_is_asked_behind_the_close_takes_nothing_of_its_grac
         here.session.close()
         await here.session.closed.wait()
         assert agent.heard[-2:] == [SESSION_CLOSE, SESSION_DELETE]
-        assert agent._exit == Exit(0, None)
+        assert agent.connection.exit == Exit(0, None)
 
 
 async def test_an_agent_that_can_not_close_sessions_just_ends(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_an_agent_that_can_not_close_sessions_just_ends(tmp_path: Path) ->
         here.session.close()
         await here.session.closed.wait()
         agent = await here.agent()
-        assert (agent.heard, agent._exit) == (["initialize"], Exit(0, None))
+        assert (agent.heard, agent.connection.exit) == (["initialize"], Exit(0, None))
 
 
 @pytest.mark.hazard("P2")
@@ -209,7 +209,7 @@ async def test_an_agent_that_does_not_answer_the_close_may_end_by_itself_in_the_
         await here.session.closed.wait()
         agent = await here.agent()
         assert agent.heard[-2:] == [SESSION_CLOSE, "$/cancel_request"]
-        assert agent._exit == how
+        assert agent.connection.exit == how
 
 
 @pytest.mark.hazard("P1")
@@ -219,7 +219,7 @@ async def test_an_agent_that_does_not_end_by_itself_is_killed(tmp_path: Path) ->
         agent.stays = True
         here.session.close()
         await here.session.closed.wait()
-        assert agent._exit == KILLED
+        assert agent.connection.exit == KILLED
 
 
 async def test_an_agent_that_dies_of_the_close_is_dead(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.core.agents.link import AgentCommand
+from acp_bridge.core.agents.connection import AgentCommand
 from acp_bridge.core.agents.parent import AgentParent, Phase
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import ASK, SESSION_PROMPT, SESSION_RESUME, SET_MODE
@@ -34,7 +34,10 @@ class PlayedParent(AgentParent):
 def light(parent: AgentParent) -> PlayedAgent:
     """Return a light process in which the session was made."""
     agent = first()
-    agent.light, agent.command = True, AgentCommand(("agent",), {}, parent=parent)
+    agent.connection.light, agent.connection.command = (
+        True,
+        AgentCommand(("agent",), {}, parent=parent),
+    )
     return agent
 
 
@@ -168,7 +171,10 @@ async def test_a_session_that_is_loaded_into_a_light_process_is_given_to_the_nex
     def takes_it_up(agent: PlayedAgent) -> None:
         resumes(agent)
         if len(parent_seen) == 0:
-            agent.light, agent.command = True, AgentCommand(("agent",), {}, parent=parent)
+            agent.connection.light, agent.connection.command = (
+                True,
+                AgentCommand(("agent",), {}, parent=parent),
+            )
         parent_seen.append(agent)
 
     parent_seen: list[PlayedAgent] = []

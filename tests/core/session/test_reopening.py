@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import SESSION_LOAD, SESSION_NEW, SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.core.updates import notices
 from acp_bridge.core.wire.jsonrpc import RpcError
-from tests.core.session.living import DONE, Living, Prepare, first, living
+from tests.core.session.living import CANCELLED, DONE, Living, Prepare, first, living
 from tests.core.session.memory import Json
 from tests.core.session.played_agent import AUTH_REQUIRED, BUSY, UNKNOWN, PlayedAgent
 from tests.core.session.waiting import until
@@ -27,7 +28,7 @@ def able(capabilities: tuple[str, ...], answers: dict[str, Any]) -> Prepare:
     """Let an agent be able to do this, and answer so when it is given the session."""
 
     def prepare(agent: PlayedAgent) -> None:
-        agent.initialized = PlayedAgent(*capabilities).initialized
+        agent.connection.initialized = PlayedAgent(*capabilities).initialized
         for method, answer in answers.items():
             agent.reply(method, answer)
 
@@ -36,13 +37,27 @@ def able(capabilities: tuple[str, ...], answers: dict[str, Any]) -> Prepare:
 
 @asynccontextmanager
 async def dead(
-    folder: Path, capabilities: tuple[str, ...], answers: dict[str, Any], *, remembered: bool
+    folder: Path,
+    capabilities: tuple[str, ...],
+    answers: dict[str, Any],
+    *,
+    remembered: bool,
+    begun: bool = True,
 ) -> AsyncIterator[Living]:
-    """A session whose process has died, after a turn if it is `remembered`."""
+    """A session whose process has died, after a turn that ended well if it is `remembered`.
+
+    `begun`: after one that was stopped, if it is not.
+    """
     async with living(folder, able(capabilities, answers), first=first()) as here:
         agent = await here.agent()
         if remembered:
             await here.turn(agent)
+        elif begun:
+            request_id = here.prompt()
+            turn = await agent.asked(SESSION_PROMPT)
+            here.session.feed(ev.Cancel())
+            agent.answer(turn, CANCELLED)
+            assert await here.answered(request_id) == CANCELLED
         agent.dies()
         yield here
 
@@ -140,6 +155,17 @@ async def test_a_session_of_which_no_turn_ended_goes_on_as_a_new_one_and_the_use
         assert here.texts() == [notices.FORGOT_YOUNG]
 
 
+@pytest.mark.hazard("R10.1")
+async def test_a_session_that_had_no_prompt_goes_on_as_a_new_one_and_nobody_is_told(
+    tmp_path: Path,
+) -> None:
+    answers = {**FORGOTTEN, N: {"sessionId": "young"}}
+    async with dead(tmp_path, ("resume",), answers, remembered=False, begun=False) as here:
+        agent = await goes_on(here)
+        assert agent.params(SESSION_PROMPT)[0]["sessionId"] == "young"
+        assert here.texts() == []
+
+
 @pytest.mark.hazard("C9.3")
 @pytest.mark.parametrize("remembered", [True, False])
 async def test_an_agent_that_can_neither_resume_nor_load_starts_anew_and_the_user_is_told(
@@ -196,7 +222,7 @@ async def test_an_agent_that_dies_while_it_is_given_the_session_is_asked_no_furt
 async def test_what_an_agent_says_of_its_new_session_waits_until_that_is_known(
     tmp_path: Path,
 ) -> None:
-    async with dead(tmp_path, ("resume",), {R: UNKNOWN}, remembered=False) as here:
+    async with dead(tmp_path, ("resume",), {R: UNKNOWN}, remembered=False, begun=False) as here:
         here.session.wake()
         agent = await here.agent(2)
         asked = await agent.asked(N)

@@ -229,7 +229,7 @@ async def test_a_session_that_the_agent_forgot_goes_on_under_its_new_id(tmp_path
         agent.says_text("hello")
         agent.answer(turn, DONE)
         await here.answered(request_id)
-        assert here.texts() == [notices.FORGOT_YOUNG, "hello"]
+        assert here.texts() == ["hello"]
         assert here.journal.info.agent_session_id == "young"
         known = await here.context.journal.known_agent_ids(here.context.identity)
         assert "young" in known

@@ -284,7 +284,7 @@ async def test_it_stays_while_a_turn_runs_or_a_prompt_waits_under_a_hold(tmp_pat
 def versioned(version: str | None) -> PlayedAgent:
     agent = first()
     info: Json = {"name": "x", "version": version} if version else {"name": "x"}
-    agent.initialized = {**agent.initialized, "agentInfo": info}
+    agent.connection.initialized = {**agent.initialized, "agentInfo": info}
     return agent
 
 

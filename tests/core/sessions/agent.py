@@ -8,7 +8,8 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.connection import AgentCommand, Connection
+from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.wire.jsonrpc import Decoder, Malformed, RpcError, encode
 from tests.support.waiting import until as until
@@ -33,13 +34,11 @@ class Gate:
         await self._opened.wait()
 
 
-class Process(Link):
+class Process(Connection):
     """One process of the agent; each of its requests is answered by a task of its own."""
 
-    def __init__(
-        self, agent: "Agent", command: AgentCommand, owner: Owner, name: str, *, parked: bool
-    ) -> None:
-        super().__init__(command, owner, name, parked=parked)
+    def __init__(self, agent: "Agent", command: AgentCommand, name: str) -> None:
+        super().__init__(command, name)
         self.agent = agent
         #: everything that it was sent, in order.
         self.received: list[Json] = []
@@ -50,6 +49,8 @@ class Process(Link):
         self._tasks: TaskGroup | None = None
         self._ended = anyio.Event()
         self._locks: list[int] = []
+        #: the number of the session that it made last.
+        self.opened = 0
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -58,10 +59,28 @@ class Process(Link):
         return self._spawned
 
     @property
+    def link(self) -> Link:
+        """That of the session that it got last."""
+        return self.places[-1]
+
+    @property
+    def places(self) -> list[Link]:
+        """The links of all its sessions, in the order in which they came."""
+        return [link for link in self.links if isinstance(link, Link)]
+
+    @property
+    def agent_session_id(self) -> str | None:
+        return self.link.agent_session_id
+
+    @property
+    def owner(self) -> Owner:
+        return self.link.owner
+
+    @property
     def lives(self) -> bool:
         return self._spawned and not self.dead.is_set()
 
-    async def start(self, tasks: TaskGroup, *, lock_fd: int | None = None) -> None:
+    async def start(self, tasks: TaskGroup, *, lock_fd: int | None, patient: bool) -> None:
         await anyio.lowlevel.checkpoint()
         if self.agent.unstartable:
             raise self.agent.unstartable
@@ -89,8 +108,8 @@ class Process(Link):
     def exits(self, how: Exit = KILLED) -> None:
         """End the main process; the rest of its tree lives on."""
         if not self.gone:
-            self._exit = how
-            self._over()
+            self.exit = how
+            self.over()
 
     def dies(self, how: Exit = KILLED) -> None:
         """End the whole tree."""
@@ -99,8 +118,7 @@ class Process(Link):
         while self._locks:
             os.close(self._locks.pop())
         if not self.dead.is_set():
-            self.dead.set()
-            self.owner.on_dead(self)
+            self.is_dead()
 
     async def kill(self) -> bool:
         await anyio.lowlevel.checkpoint()
@@ -118,6 +136,15 @@ class Process(Link):
         """Hold the lock as a guard does, with a descriptor of its own."""
         if not self.dead.is_set():
             self._locks.append(os.dup(lock_fd))
+
+    async def return_lock(self, lock_fd: int) -> bool:
+        """Let go of the lock as a guard does."""
+        await anyio.lowlevel.checkpoint()
+        file = os.fstat(lock_fd)
+        for held in [held for held in self._locks if os.path.samestat(os.fstat(held), file)]:
+            self._locks.remove(held)
+            os.close(held)
+        return True
 
     # --- what it says --------------------------------------------------------------------------
 
@@ -163,7 +190,9 @@ class Process(Link):
         except RpcError as exc:
             self.says({"id": message["id"], "error": exc.to_wire()})
         else:
-            updates = getattr(self.owner, "_updates", None)
+            about = (message.get("params") or {}).get("sessionId")
+            link = next((link for link in self.places if link.is_about(about)), None)
+            updates = getattr(link and link.owner, "_updates", None)
             if message["method"] == "session/prompt" and updates and not self.agent.mute:
                 updates.spoke = True  # a word about which no test asks
             self.says({"id": message["id"], "result": result})
@@ -209,9 +238,9 @@ class Agent:
 
     def new_link(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
-    ) -> Process:
-        self.processes.append(Process(self, command, owner, name, parked=parked))
-        return self.processes[-1]
+    ) -> Link:
+        self.processes.append(Process(self, command, name))
+        return Link(self.processes[-1], owner, name, parked=parked)
 
     def params(self, method: str) -> list[Any]:
         """Return the parameters of everything that all processes were sent of this method."""
@@ -229,7 +258,13 @@ class Agent:
         return gate
 
     async def _new(self, process: Process, params: Json) -> Json:
-        return {"sessionId": f"agent-{self.processes.index(process) + 1}"}
+        taken = {link.agent_session_id for link in process.places}
+        session_id = ""
+        while session_id in taken | {""}:
+            process.opened += 1
+            further = f"-{process.opened}" if process.opened > 1 else ""
+            session_id = f"agent-{self.processes.index(process) + 1}{further}"
+        return {"sessionId": session_id}
 
     async def _load(self, process: Process, params: Json) -> Json:
         for text in self.history:

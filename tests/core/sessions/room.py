@@ -7,7 +7,8 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.connection import AgentCommand, Connection
+from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.sessions.pool import Pool
 from tests.core.session.memory import ClientEnd
@@ -27,6 +28,20 @@ class Room:
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         return self.agent.new_link(AgentCommand(("agent",), {}), owner, name, parked=parked)
+
+    #: it has no sessions, so no process is shared.
+    shares = False
+    at_rest = None
+
+    def shared_link(
+        self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
+    ) -> Link | None:
+        return None
+
+    @property
+    def links(self) -> list[Link]:
+        """The link to each process that was started, in order."""
+        return [process.link for process in self.agent.processes]
 
     async def both(self) -> list[Link]:
         """Let two take a process at once; returns what they got."""

@@ -25,7 +25,7 @@ CANCELLED: Json = {"outcome": {"outcome": "cancelled"}}
 @asynccontextmanager
 async def asking(home: Path, count: int = 1, **more: Any) -> AsyncIterator[tuple[World, Any]]:
     """A world with so many sessions, whose processes are given, and a client that can all this."""
-    async with world(home, **more) as it:
+    async with world(home, process_per_session=True, **more) as it:
         it.editor.client.abilities = ClientAbilities(CAN)
         for _ in range(count):
             await it.new()

@@ -22,8 +22,7 @@ def named(session_id: str) -> Json:
 
 
 async def nothing_runs(it: World, session_id: str) -> bool:
-    left = [process for process in it.agent.living if process is not it.pool.link]
-    return not left and session_id not in it.sessions.live and await it.is_free(session_id)
+    return not it.in_use and session_id not in it.sessions.live and await it.is_free(session_id)
 
 
 # --- a live session --------------------------------------------------------------------------
@@ -160,7 +159,7 @@ async def test_a_live_session_that_its_own_process_does_not_delete_is_deleted_by
 async def test_its_own_process_does_not_delete_what_another_session_may_be(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, close_grace=7) as it:
+    async with world(tmp_path, close_grace=7, process_per_session=True) as it:
         it.agent.script["session/new"] = {"sessionId": "0"}
         first, second = await it.new(), await it.new()
         for session_id in (first, second):
@@ -373,7 +372,7 @@ async def test_one_that_is_cancelled_at_any_moment_is_answered_once_and_closes_a
             _, cancelled = await it.cancelled(number, f"session/{end}", named(session_id))
             await it.editor.stop_reason(prompt)
             if cancelled:  # a close has begun: a load waits for its end, and finds the session
-                await until(lambda: all(p is it.pool.link for p in it.agent.living))
+                await until(lambda: not it.in_use)
                 if session_id in await it.listed():
                     await it.load(session_id)
                     await it.says(session_id, "again")

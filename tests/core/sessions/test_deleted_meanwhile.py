@@ -89,7 +89,7 @@ async def test_at_any_moment_of_another_request_nothing_is_left_of_it(
                 await it.says(fork, "and on")
                 assert await it.editor.ask("session/delete", {"sessionId": fork}) == {}
             assert it.sessions.live == {}
-            await until(lambda: all(p is it.pool.link for p in it.agent.living))
+            await until(lambda: not it.in_use)
 
 
 @pytest.mark.parametrize("method", ["load", "fork"])
@@ -130,7 +130,7 @@ async def test_at_any_moment_of_an_import_nothing_is_left_of_it(tmp_path: Path) 
             page = await it.editor.ask("session/list", {"cwd": "/w"})
             assert page["sessions"] == []  # hidden, though the agent lists it still
             assert (await it.editor.refused("session/load", {**SETUP, **named})).code == -32002
-            await until(lambda: all(p is it.pool.link for p in it.agent.living))
+            await until(lambda: not it.in_use)
         assert number > 5
 
 

@@ -22,7 +22,8 @@ def forking(*, in_source: bool = False) -> Agent:
     agent = Agent(able=FORKS)
 
     async def fork(process: Process, params: Json) -> Json:
-        if in_source and params["sessionId"] != process.agent_session_id:
+        here = [link.agent_session_id for link in process.places]
+        if in_source and params["sessionId"] not in here:
             raise RpcError(-32602, "no such session here")
         return {"sessionId": f"forked-{len(agent.params('session/fork'))}"}
 
@@ -149,7 +150,7 @@ async def test_a_session_that_another_agent_has_set_aside_is_not_forked(tmp_path
 async def test_a_fork_is_listed_under_an_id_of_ours_and_lives_in_a_process_of_its_own(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, forking()) as it:
+    async with world(tmp_path, forking(), process_per_session=True) as it:
         source = await it.new()
         await it.says(source, "hello")
         answer = await forked(it, source)
@@ -213,8 +214,8 @@ async def test_what_the_user_chose_is_in_force_in_a_fork_before_its_first_prompt
         await it.says(source, "hello")
         new = (await forked(it, source))["sessionId"]
         await it.says(new, "and on")
-        asked = it.agent.processes[1].methods()
-        assert asked == ["initialize", "session/fork", "session/set_mode", "session/prompt"]
+        asked = it.agent.processes[0].methods()
+        assert asked[-3:] == ["session/fork", "session/set_mode", "session/prompt"]
         answer = await it.editor.ask("session/load", {**SETUP, "sessionId": new})
         assert answer["modes"]["currentModeId"] == "plan"
 
@@ -223,7 +224,7 @@ async def test_what_the_user_chose_is_in_force_in_a_fork_before_its_first_prompt
 async def test_an_agent_that_forks_in_the_sessions_own_process_alone_is_asked_there_from_then_on(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, forking(in_source=True)) as it:
+    async with world(tmp_path, forking(in_source=True), process_per_session=True) as it:
         source = await it.new()
         await it.says(source, "hello")
         new = (await forked(it, source))["sessionId"]
@@ -258,7 +259,7 @@ async def test_while_a_turn_runs_the_process_that_has_the_session_forks_it(tmp_p
 async def test_a_turn_that_begins_while_a_process_starts_for_the_fork_is_not_forked_beside(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, forking()) as it:
+    async with world(tmp_path, forking(), process_per_session=True) as it:
         source = await it.new()
         await it.says(source, "hello")
         starts, turn = it.agent.stops_at("initialize"), it.agent.stops_at("session/prompt")
@@ -284,7 +285,7 @@ async def test_a_process_that_dies_of_a_fork_costs_nothing_but_itself(tmp_path: 
         return await fork(process, params)
 
     agent.script["session/fork"] = dies
-    async with world(tmp_path, agent) as it:
+    async with world(tmp_path, agent, process_per_session=True) as it:
         source = await it.new()
         await it.says(source, "hello")
         new = (await forked(it, source))["sessionId"]
@@ -295,20 +296,21 @@ async def test_a_process_that_dies_of_a_fork_costs_nothing_but_itself(tmp_path: 
 
 @pytest.mark.hazard("P12")
 @pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("alone", [False, True])
 async def test_a_process_that_ends_with_its_fork_is_dead_before_another_has_the_fork(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool, alone: bool
 ) -> None:
-    async with world(tmp_path, forking()) as it:
+    async with world(tmp_path, forking(), process_per_session=alone) as it:
         source = await it.new()
         await it.says(source, "hello")
         it.agent.dying = Gate()
 
         async def ends(*journals: SessionJournal) -> None:
-            it.agent.processes[1].exits()
+            it.agent.processes[alone].exits()
             await copy(*journals)
 
         def ends_then(session: Session) -> None:
-            it.agent.processes[1].exits()
+            it.agent.processes[alone].exits()
             wake(session)
 
         wake = Session.wake
@@ -324,13 +326,13 @@ async def test_a_process_that_ends_with_its_fork_is_dead_before_another_has_the_
         it.agent.dying.open()
         await it.editor.stop_reason(goes_on)
         asked = ["initialize", "session/resume", "session/prompt"]
-        assert it.agent.processes[2].methods() == asked
+        assert it.agent.processes[alone + 1].methods() == asked
 
 
 async def test_a_process_that_does_not_start_for_a_fork_is_tried_again_with_the_next(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, forking()) as it:
+    async with world(tmp_path, forking(), process_per_session=True) as it:
         source = await it.new()
         await it.says(source, "hello")
         it.agent.unstartable = StartFailed("too many files", permanent=False)
@@ -345,16 +347,16 @@ async def test_a_process_that_does_not_start_for_a_fork_is_tried_again_with_the_
 async def test_a_fork_is_no_reload_of_a_session_and_lets_nothing_sleep(tmp_path: Path) -> None:
     agent = forking()
     agent.script["initialize"]["agentInfo"] = {"name": "x", "version": "1"}
-    async with world(tmp_path, agent) as it:
+    async with world(tmp_path, agent, process_per_session=True) as it:
         source = await it.new()
         await it.says(source, "hello")
         new = (await forked(it, source))["sessionId"]
         await it.says(new, "and on")
         second = it.agent.processes[1]
-        assert not await it.context.reloads.seen(second)
+        assert not await it.context.reloads.seen(second.link)
         second.dies()
         await it.says(new, "and on")
-        while not await it.context.reloads.seen(second):
+        while not await it.context.reloads.seen(second.link):
             await until(lambda: True)
 
 

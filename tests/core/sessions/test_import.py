@@ -31,9 +31,8 @@ def knowing(**can: Any) -> Agent:
 
 async def nothing_came_of_it(it: World) -> bool:
     """Return True when neither the journal nor a process has the session."""
-    left = [process for process in it.agent.living if process is not it.pool.link]
     listed = await it.listed()
-    return not left and not listed and not it.sessions.live and await it.is_free("theirs")
+    return not it.in_use and not listed and not it.sessions.live and await it.is_free("theirs")
 
 
 # --- load and resume -------------------------------------------------------------------------
@@ -349,7 +348,7 @@ async def test_a_journal_that_fails_is_said_and_leaves_no_process_with_the_sessi
         assert error.code == -32603
         assert "disk" not in error.message
         assert it.sessions.live == {}
-        assert [p for p in it.agent.living if p is not it.pool.link] == []
+        assert it.in_use == []
         assert await it.is_free("theirs")
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.core.agents.connection import AgentCommand
 from acp_bridge.core.agents.identity import AgentIdentity
-from acp_bridge.core.agents.link import AgentCommand, Link
+from acp_bridge.core.agents.link import Link
 from acp_bridge.core.journal import Journal, JournalError
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.sessions import agent_listing
@@ -31,7 +32,7 @@ class Lister:
         self.listing = Listing(self, self.journal, lambda: AgentIdentity("agent"))
 
     def links(self) -> list[Link]:
-        return [] if self.sleeping else list(self.agent.processes)
+        return [] if self.sleeping else [process.link for process in self.agent.processes]
 
     def asleep(self) -> frozenset[str]:
         return frozenset(self.sleeping)
@@ -203,7 +204,7 @@ async def test_of_several_processes_one_that_is_able_is_asked(tmp_path: Path) ->
         it.agent.processes[0].initialized = {}
         it.agent.rows = [row("a")]
         assert await it.ids() == ["a"]
-        assert it.listing.able("sessionCapabilities", "delete") is it.agent.processes[1]
+        assert it.listing.able("sessionCapabilities", "delete") is it.agent.processes[1].link
         assert it.listing.able("sessionCapabilities", "fly") is None
 
 

@@ -21,7 +21,7 @@ async def test_two_who_take_at_once_get_a_process_each() -> None:
     async with room() as it:
         first, second = await it.both()
         assert first is not second
-        assert it.agent.processes == [first, second]
+        assert it.links == [first, second]
         assert it.pool.link is None
 
 
@@ -31,7 +31,7 @@ async def test_of_two_who_take_at_once_one_gets_the_process_that_waits() -> None
         waits = await it.pool.ready()
         got = await it.both()
         assert waits in got
-        assert got == it.agent.processes
+        assert got == it.links
         assert it.pool.link is None
 
 
@@ -45,7 +45,7 @@ async def test_all_who_want_a_process_that_stays_get_the_same_one() -> None:
                 tasks.start_soon(into, got, it.pool.ready)
             await until(lambda: gate.reached)
             gate.open()
-        assert got == it.agent.processes * 3
+        assert got == it.links * 3
         assert it.pool.take_ready() is got[0]
         assert it.pool.take_ready() is None
 
@@ -61,12 +61,12 @@ async def test_nobody_waits_for_the_start_of_a_process_that_another_one_needs() 
             before = it.agent.script["initialize"]
             it.agent.script["initialize"] = {"protocolVersion": 1}
             await into(got, it.pool.take)
-            assert got == it.agent.processes[1:]
+            assert got == it.links[1:]
             await it.pool.ready()
-            assert it.agent.processes[2] is it.pool.link
+            assert it.links[2] is it.pool.link
             it.agent.script["initialize"] = before
             gate.open()
-        assert got == [it.agent.processes[1], it.agent.processes[0]]
+        assert got == [it.links[1], it.links[0]]
 
 
 @pytest.mark.hazard("P11", "Q1")
@@ -84,7 +84,7 @@ async def test_who_wanted_a_process_that_stays_gets_another_when_a_session_takes
             tasks.start_soon(want, it.pool.take)
             await anyio.lowlevel.checkpoint()
             gate.open()
-        first, second = it.agent.processes
+        first, second = it.links
         assert (got.count(first), got.count(second)) == (1, 2)
         assert it.pool.link is second
 
@@ -100,7 +100,7 @@ async def test_a_claim_on_a_process_that_does_not_start_is_followed_by_a_try_of_
             await anyio.lowlevel.checkpoint()
             it.agent.processes[0].dies()
             gate.open()
-        assert got == it.agent.processes[1:]
+        assert got == it.links[1:]
 
 
 async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another() -> None:
@@ -119,7 +119,7 @@ async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another(
             tasks.start_soon(into, got, it.pool.take)
             given_up.cancel()
             gate.open()
-        first, second = it.agent.processes
+        first, second = it.links
         assert first.dead.is_set()
         assert got == [second]
 
@@ -146,7 +146,7 @@ async def test_a_session_that_is_loaded_while_the_first_process_starts_waits_for
             assert got == [None]
             tasks.start_soon(new)
             gate.open()
-        first, second = it.agent.processes
+        first, second = it.links
         assert got == [None, first, second]
         assert it.pool.link is None
         assert await it.pool.take_warming() is None
@@ -164,7 +164,7 @@ async def test_a_process_that_a_new_session_waits_for_is_not_promised_to_a_load(
             await anyio.lowlevel.checkpoint()
             assert await it.pool.take_warming() is None
             gate.open()
-        assert got == it.agent.processes
+        assert got == it.links
 
 
 async def test_a_load_that_gives_up_leaves_the_process_that_was_started() -> None:
@@ -184,7 +184,7 @@ async def test_a_load_that_gives_up_leaves_the_process_that_was_started() -> Non
             given_up.cancel()
             await anyio.lowlevel.checkpoint()
             gate.open()
-        assert it.agent.processes == [it.pool.link]
+        assert it.links == [it.pool.link]
 
 
 async def test_a_load_that_gives_up_as_the_process_comes_has_it_or_leaves_it() -> None:
@@ -207,7 +207,7 @@ async def test_a_load_that_gives_up_as_the_process_comes_has_it_or_leaves_it() -
             tasks.start_soon(load)
             await anyio.lowlevel.checkpoint()
             gate.open()
-        assert it.agent.processes == (got or [it.pool.link])
+        assert it.links == (got or [it.pool.link])
 
 
 async def test_a_load_that_waited_for_a_process_that_did_not_start_is_told_so() -> None:
@@ -235,7 +235,7 @@ async def test_one_who_gives_up_waiting_for_the_start_of_another_stops_nothing()
                 await it.pool.take()
             assert given_up.cancelled_caught
             gate.open()
-        assert it.agent.processes == [it.pool.link]
+        assert it.links == [it.pool.link]
 
 
 @pytest.mark.hazard("P3")
@@ -244,7 +244,7 @@ async def test_a_process_that_dies_while_it_waits_is_given_to_nobody() -> None:
         first = await it.pool.ready()
         it.agent.processes[0].exits()
         assert it.pool.link is None
-        assert await it.pool.take() is it.agent.processes[1]
+        assert await it.pool.take() is it.links[1]
         assert first.gone
 
 
@@ -257,7 +257,7 @@ async def test_a_process_of_which_no_session_came_is_the_next_ones() -> None:
         await it.pool.give_back(link)
         await it.pool.give_back(link)
         assert await it.pool.take() is link
-        assert it.agent.living == [link]
+        assert it.agent.living == [link.connection]
 
 
 async def test_a_process_that_is_given_back_while_another_waits_is_killed() -> None:
@@ -265,7 +265,7 @@ async def test_a_process_that_is_given_back_while_another_waits_is_killed() -> N
         link = await it.pool.take()
         other = await it.pool.ready()
         await it.pool.give_back(link)
-        assert it.agent.living == [other]
+        assert it.agent.living == [other.connection]
         assert it.pool.link is other
 
 
@@ -278,7 +278,7 @@ async def test_of_one_that_is_given_back_and_one_that_starts_meanwhile_one_is_ke
         await it.pool.give_back(link)
         gate.open()
         assert await it.pool.ready() is link
-        await until(lambda: it.agent.living == [link])
+        await until(lambda: it.agent.living == [link.connection])
 
 
 async def test_a_process_that_is_gone_is_not_taken_back() -> None:
@@ -312,7 +312,7 @@ async def test_a_start_that_fails_is_said_to_who_needs_it_and_tried_again_by_the
         await it.pool.warm()  # says it to nobody
         it.agent.unstartable = None
         await it.pool.warm()
-        assert it.pool.link is it.agent.processes[-1]
+        assert it.pool.link is it.links[-1]
 
 
 async def test_a_process_that_refuses_to_initialize_is_killed() -> None:

@@ -25,7 +25,7 @@ def heard(process: Process, *methods: str) -> list[str]:
 
 @pytest.mark.hazard("R14.5")
 async def test_a_logout_reaches_a_process_that_is_starting_with_the_login(tmp_path: Path) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=True) as it:
         await it.new()
         await it.editor.ask("authenticate", LOGIN)
         gate = it.agent.stops_at("authenticate")
@@ -39,7 +39,7 @@ async def test_a_logout_reaches_a_process_that_is_starting_with_the_login(tmp_pa
 
 
 async def test_a_login_that_is_granted_after_a_logout_was_sent_is_not_kept(tmp_path: Path) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=True) as it:
         await it.new()
         await it.new()
         gate = it.agent.stops_at("authenticate")
@@ -54,7 +54,7 @@ async def test_a_login_that_is_granted_after_a_logout_was_sent_is_not_kept(tmp_p
 
 
 async def test_a_logout_ends_the_round_of_an_interactive_login(tmp_path: Path) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=True) as it:
         sessions = [await it.new() for _ in range(3)]
         it.agent.script["session/prompt"] = RpcError(-32000, "log in")
         for session_id in sessions:
@@ -77,7 +77,7 @@ async def test_a_logout_ends_the_round_of_an_interactive_login(tmp_path: Path) -
 async def test_of_two_settings_the_later_one_holds_whichever_is_granted_first(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, process_per_session=True) as it:
         await it.new()
         granted: list[str] = []
 
@@ -120,7 +120,7 @@ async def test_a_method_of_the_agent_s_own_about_sessions_that_are_not_open_is_p
             assert await it.editor.ask("_session/rename", named) == {"done": "_session/rename"}
         await it.editor.ask("_session/batch_get", {"sessionIds": [closed, "other"]})
         assert [each["sessionId"] for each in it.agent.params("_session/rename")] == [
-            *("agent-1", "agent-2", "the agent's"),
+            *("agent-1", "agent-1-2", "the agent's"),
         ]
         assert it.agent.params("_session/batch_get") == [{"sessionIds": ["agent-1", "other"]}]
         unknown = await it.editor.refusal(it.editor.send("_acp_bridge/x", {"sessionId": closed}))

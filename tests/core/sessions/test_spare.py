@@ -45,7 +45,7 @@ class Kept:
 
     async def ready(self) -> Process:
         await until(lambda: self.pool.link)
-        assert self.pool.link is self.agent.processes[-1]
+        assert self.pool.link is self.room.links[-1]
         return self.agent.processes[-1]
 
     async def given_up(self) -> None:
@@ -69,7 +69,7 @@ async def test_the_next_session_takes_a_process_that_was_started_when_the_last_t
     async with kept() as it:
         first = await it.pool.ready()
         await quiet()
-        assert it.agent.processes == [first]  # none beside one that waits
+        assert it.room.links == [first]  # none beside one that waits
         assert await it.taken() is first
         second = it.pool.link
         assert await it.pool.take() is second
@@ -82,7 +82,8 @@ async def test_a_session_that_restarts_may_take_it_and_another_one_comes() -> No
         await it.taken()
         spare = it.pool.link
         assert it.pool.take_ready() is spare
-        assert await it.ready() is not spare
+        await it.ready()
+        assert it.pool.link is not spare
 
 
 async def test_a_session_that_comes_while_it_starts_gets_it_and_the_next_one_another() -> None:
@@ -96,7 +97,7 @@ async def test_a_session_that_comes_while_it_starts_gets_it_and_the_next_one_ano
             tasks.start_soon(into, got, it.pool.take)
             await quiet()
             gate.open()
-        assert got == it.agent.processes[1:2]
+        assert got == it.room.links[1:2]
         await it.ready()
         assert len(it.agent.processes) == 3
 
@@ -112,7 +113,7 @@ async def test_the_first_session_may_take_the_process_that_starts_with_the_bridg
             await quiet()
             gate.open()
         await it.ready()
-        assert [*got, it.pool.link] == it.agent.processes
+        assert [*got, it.pool.link] == it.room.links
 
 
 async def test_a_process_of_which_no_session_came_is_enough() -> None:
@@ -120,7 +121,7 @@ async def test_a_process_of_which_no_session_came_is_enough() -> None:
         link = await it.pool.take()
         await it.pool.give_back(link)
         await until(lambda: not it.pool._keeps_warm)
-        assert it.agent.living == [link]
+        assert it.agent.living == [link.connection]
 
 
 # --- when it ends -----------------------------------------------------------------------------
@@ -133,7 +134,7 @@ async def test_one_that_no_session_takes_is_ended_and_the_next_comes_with_the_ne
         session = await it.pool.take()
         await until(lambda: len(it.agent.processes) == 2)
         await it.given_up()
-        assert it.agent.living == [session]
+        assert it.agent.living == [session.connection]
         await it.pool.take()
         await until(lambda: len(it.agent.processes) == 4)
 
@@ -205,9 +206,9 @@ async def test_a_login_elsewhere_replaces_it_and_one_of_its_own_does_not() -> No
     async with kept() as it:
         session = await it.taken()
         spare = await it.ready()
-        it.pool.note_change(spare)
+        it.pool.note_change(spare.link)
         await quiet()
-        assert it.pool.link is spare
+        assert it.pool.link is spare.link
         it.pool.note_change(session)
         await until(lambda: not spare.lives)
         await it.ready()
@@ -223,7 +224,7 @@ async def test_a_login_while_it_starts_replaces_it() -> None:
         it.pool.note_change(session)
         gate.open()
         await until(lambda: len(it.agent.processes) == 3 and it.pool.link)
-        assert it.agent.living == [session, it.pool.link]
+        assert [process.link for process in it.agent.living] == [session, it.pool.link]
 
 
 async def test_a_process_that_waits_for_another_reason_is_left_alone_by_a_login() -> None:
@@ -242,11 +243,11 @@ async def test_a_process_that_waits_for_another_reason_is_left_alone_by_a_login(
 async def test_whoever_logs_in_or_out_the_next_session_gets_a_process_that_knows_it(
     tmp_path: Path, method: str, params: Any
 ) -> None:
-    async with bench(tmp_path, spare=LONG, spare_pause=0) as it:
+    async with bench(tmp_path, process_per_session=True, spare=LONG, spare_pause=0) as it:
         await it.new()
         await until(lambda: it.bridge._pool.link)
         session, spare = it.agent.processes
-        session.requests.login_wanted = 1.0
+        session.login.wanted = 1.0
         it.agent.script["authenticate" if method == "logout" else "logout"] = {}
         asked = session if method == "authenticate" else spare
         await it.editor.ask(method, params)
@@ -263,7 +264,7 @@ async def test_whoever_logs_in_or_out_the_next_session_gets_a_process_that_knows
 async def test_a_bridge_keeps_one_for_the_next_session_and_it_ends_with_the_bridge(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path, spare=LONG, spare_pause=0) as it:
+    async with bench(tmp_path, process_per_session=True, spare=LONG, spare_pause=0) as it:
         await it.new()
         await until(lambda: it.bridge._pool.link)
         spare = it.agent.processes[1]
@@ -294,7 +295,7 @@ async def _dies(process: Process, _: Any) -> Any:
 async def test_a_session_gets_another_process_if_the_one_that_waited_is_dead(
     seconds: float, tmp_path: Path
 ) -> None:
-    async with bench(tmp_path, spare=seconds, spare_pause=0) as it:
+    async with bench(tmp_path, process_per_session=True, spare=seconds, spare_pause=0) as it:
         if seconds:
             await it.new()
         await until(lambda: it.bridge._pool.link)
@@ -306,7 +307,7 @@ async def test_a_session_gets_another_process_if_the_one_that_waited_is_dead(
         it.agent.script["session/new"] = answer
         session = it.bridge._sessions.live[await it.new()]
         assert len(waited.params("session/new")) == 1
-        assert session.link in it.agent.living
+        assert session.link in [process.link for process in it.agent.living]
 
 
 async def test_a_process_that_dies_of_making_a_session_is_not_followed_by_another(

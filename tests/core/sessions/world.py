@@ -11,7 +11,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.core.agents import lease
-from acp_bridge.core.agents.link import AgentCommand, Link, Owner
+from acp_bridge.core.agents.connection import AgentCommand
+from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.clients.client import Client, ClientRequest, Work
 from acp_bridge.core.journal import Journal
 from acp_bridge.core.session.session_context import SessionContext
@@ -21,7 +22,7 @@ from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.sessions.registry import Sessions
 from acp_bridge.core.settings import Settings
 from tests.core import plugged
-from tests.core.sessions.agent import Agent, Json, until
+from tests.core.sessions.agent import Agent, Json, Process, until
 from tests.core.sessions.editor import Editor
 
 CWD = "/w"
@@ -50,7 +51,7 @@ class MemoryContext(SessionContext):
 def settings(home: Path, agent_name: str = "agent", **more: Any) -> Settings:
     """Return settings of which the waits are over at once: for another bridge's lock, for an agent
     that may end by itself, for one that may heed a cancel."""
-    fast = {"close_grace": 0, "lease_timeout": 0, "drain_timeout": 0}
+    fast = {"close_grace": 0, "lease_timeout": 0, "drain_timeout": 0, "process_per_session": False}
     return Settings((agent_name,), agent_name, home, **{**fast, **more})
 
 
@@ -66,6 +67,12 @@ class World:
         self.sessions = Sessions(context, self.pool, Elsewhere)
         #: changes how a request is answered: by default not at all.
         self.around: Callable[[Work], Work] = lambda work: work
+
+    @property
+    def in_use(self) -> list[Process]:
+        """The processes that live and don't wait in the pool."""
+        waits = self.pool.link.connection if self.pool.link else None
+        return [process for process in self.agent.living if process is not waits]
 
     # --- clients.client.ClientHandler ----------------------------------------------------------
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge.core.agents.link import AgentCommand
+from acp_bridge.core.agents.connection import AgentCommand
 from acp_bridge.core.bridge.bridge import Bridge
 from acp_bridge.core.clients import handshake
 from acp_bridge.core.clients.abilities import ClientAbilities

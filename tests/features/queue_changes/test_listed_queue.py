@@ -41,8 +41,8 @@ async def test_what_is_live_is_listed_with_what_it_waits_for(tmp_path: Path) -> 
         for text in ("runs", "waits"):
             it.editor.prompt(two, text)
         await until(lambda: gate.reached)
-        asked = {"sessionId": "agent-2", "toolCall": TOOL, "options": []}
-        it.agent.processes[1].says(
+        asked = {"sessionId": "agent-1-2", "toolCall": TOOL, "options": []}
+        it.agent.processes[0].says(
             {"id": 7, "method": "session/request_permission", "params": asked}
         )
         await it.editor.got("session/request_permission")

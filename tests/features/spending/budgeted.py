@@ -19,7 +19,10 @@ SPENT = "[acp-bridge] The budget is spent: this session has cost "
 def telling(info: Json | None = None) -> PlayedAgent:
     """Return an agent whose costs are totals of the session, or one of this name."""
     agent = first()
-    agent.initialized = {**agent.initialized, "agentInfo": info or {"name": BUILTIN_INFO}}
+    agent.connection.initialized = {
+        **agent.initialized,
+        "agentInfo": info or {"name": BUILTIN_INFO},
+    }
     return agent
 
 

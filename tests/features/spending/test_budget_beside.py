@@ -82,7 +82,7 @@ async def test_totals_that_a_process_repeats_while_it_is_given_the_session_do_no
         await here.answered(asked)
         asked = here.prompt()
         again = await here.agent(2)
-        again.initialized = agent.initialized
+        again.connection.initialized = agent.initialized
         loads = await again.asked(SESSION_RESUME)
         again.agent_session_id = "0"
         for total in (1, 2, 3):

@@ -69,7 +69,7 @@ def wall(monkeypatch: pytest.MonkeyPatch, clock: TurnedClock) -> Wall:
 def limited(*capabilities: str) -> PlayedAgent:
     """Return an agent whose limits are recognised."""
     agent = first(*capabilities)
-    agent.initialized = {**agent.initialized, **CLAUDE}
+    agent.connection.initialized = {**agent.initialized, **CLAUDE}
     return agent
 
 

@@ -213,6 +213,7 @@ VARIABLES = {
     "ACP_BRIDGE_LOGIN_SHELL_PATH": "on",
     "ACP_BRIDGE_SLEEP_AFTER": "0.5",
     "ACP_BRIDGE_SPARE": "on",
+    "ACP_BRIDGE_PROCESS_PER_SESSION": "on",
     "ACP_BRIDGE_KEEP": "1h",
     "ACP_BRIDGE_RULES": "/rules",
     "ACP_BRIDGE_TRACE": "/trace",

@@ -265,7 +265,7 @@ def test_options_are_written_in_one_order_however_they_were_given(
         *("--log-level", "--sleep-after", "--spare", "--no-listen"),
         *("--cancel-silent-after", "--resume-at-reset", "--agent-protocol"),
         *("--trace", "--budget", "--journal", "--lease", "--start-timeout"),
-        "--login-shell-path",
+        *("--login-shell-path", "--process-per-session"),
     ]
 
 

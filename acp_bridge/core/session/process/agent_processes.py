@@ -16,9 +16,7 @@ from acp_bridge.core import errors
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.machine import events as ev
-from acp_bridge.core.protocol import SESSION_CLOSE
 from acp_bridge.core.runtime import waits
-from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.core import Core
 from acp_bridge.core.wire.jsonrpc import RpcError
 
@@ -36,7 +34,7 @@ class ProcessPool(Protocol):
     """Has processes ready for sessions (`sessions.pool.Pool`)."""
 
     def take_ready(self) -> Link | None:
-        """Return the initialized process that waits; the caller owns it now. None if none waits."""
+        """Return an initialized process, for the caller to own; None if none is ready."""
 
     async def take_warming(self) -> Link | None:
         """Wait for the process that is being started for the next session, and take it.
@@ -70,6 +68,7 @@ class AgentProcesses:
     def add(self, link: Link, epoch: int) -> None:
         """Add the running process in which `session/new` opened the session."""
         self._add(link, epoch).settled.set()
+        self._note_occupied(link)
 
     def offer(self, link: Link) -> None:
         """Let the next start take this process, which has the session open.
@@ -104,6 +103,7 @@ class AgentProcesses:
             member = self._add(waiting, epoch)
             member.settled.set()
             self._core.feed(self._adopt(member, waiting, epoch))
+            self._note_occupied(waiting)
             return
         link = self._source.new_link(self.owner, name)
         member = self._add(link, epoch)
@@ -157,27 +157,34 @@ class AgentProcesses:
             if not member.link.started:  # nobody else can say of it that it is dead
                 self._core.feed(ev.TreeDead(epoch))
 
+    async def leave(self, epoch: int) -> None:
+        """Leave an epoch's process to its other sessions, or kill it if it has none.
+
+        The machine is told as of a death.
+        """
+        if link := self.get(epoch):
+            await link.leave()
+            await self.kill(epoch)
+
     async def close(self, epoch: int, grace: float) -> None:
-        """Let an agent close the session and end in `grace` seconds, then kill what is left."""
+        """Let an agent close the session and end in `grace` seconds, then kill what is left.
+
+        If it has other sessions, it only closes this one.
+        """
         if (link := self.get(epoch)) is None:
             return
         with anyio.move_on_after(grace) as bound:
-            if link.can("sessionCapabilities", "close"):
-                closed = await self._close_session(link)
-                if closed and (last := link.requests.last):  # which takes nothing of the grace
-                    bound.deadline += waits.AGENT_PATIENCE
-                    with anyio.move_on_after(waits.AGENT_PATIENCE):
-                        await last()
-            await link.close(grace)
+            closed = await link.close_session()
+            if closed and (last := link.requests.last):  # which takes nothing of the grace
+                bound.deadline += waits.AGENT_PATIENCE
+                with anyio.move_on_after(waits.AGENT_PATIENCE):
+                    await last()
+            if not link.shared:
+                await link.close(grace)
+        await link.leave()
         await self.kill(epoch)
 
-    async def _close_session(self, link: Link) -> bool:
-        """Ask the agent to close the session; returns True if it answered in time that it did."""
-        with anyio.move_on_after(waits.CLOSE_ANSWER):
-            try:
-                await link.ask(SESSION_CLOSE, {"sessionId": link.agent_session_id})
-            except RpcError as exc:
-                event("agent.close_refused", agent=link.name, what=exc.message)
-            else:
-                return True
-        return False
+    def _note_occupied(self, link: Link) -> None:
+        """Tell the machine if another session works in the process that it has got."""
+        if link.occupied:
+            self._core.feed(ev.Occupied(link.epoch))

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from typing import Any, Final
 
-from acp_bridge.core.journal import JournalError, SessionJournal
+from acp_bridge.core.journal import JournalError, PromptState, SessionJournal
 from acp_bridge.core.protocol import (
     AGENT_MESSAGE,
     CONTEXT,
@@ -70,7 +70,8 @@ class Memory:
         # A session that has the agent's own id was the agent's before: it had turns of its own.
         imported = info.session_id == info.agent_session_id and "turns" not in self._kept
         remembered = imported or bool(self._kept.get("inherited")) or self._turns() > 0
-        return Known(info.agent_session_id, remembered)
+        begun = remembered or bool(self._journal.prompts(PromptState.SENT, PromptState.DONE))
+        return Known(info.agent_session_id, remembered, begun)
 
     def inherit(self) -> None:
         """Note that the agent's session remembers turns that are not in this journal.

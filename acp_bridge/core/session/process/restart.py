@@ -205,7 +205,7 @@ class Provisional:
             await self._needed.wait()
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(waits.REQUEST):
-            while link.peer.busy and not link.gone:  # noqa: ASYNC110 - nobody tells
+            while link.busy and not link.gone:  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(_LOOK)
         if self._core.now.provisional and self._core.link is link:
             self._core.feed(ev.ReplaceProcess())

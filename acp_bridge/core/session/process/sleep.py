@@ -202,7 +202,7 @@ class Sleep:
         at_clients = link.at_clients.waits or link.at_clients.terminals
         open_here = bool(self._updates.open_cards) or self._unread() or self._asks()
         behind = self._core.state.around.journal_behind  # then a reload would fail
-        busy = at_clients or open_here or behind or link.peer.busy or self._updates.children.at_work
+        busy = at_clients or open_here or behind or link.busy or self._updates.children.at_work
         return bool(link.gone or busy or self._core.workspace.mcp_servers)
 
     def _remembers(self) -> bool:

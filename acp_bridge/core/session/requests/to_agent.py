@@ -91,6 +91,11 @@ class ToAgent:
         """True while the agent has a request about the session that is not answered yet."""
         return any(not each.beside for each in self.passed)
 
+    @property
+    def has_long_request(self) -> bool:
+        """True while the agent has a request that may last as long as a turn."""
+        return any(each.method not in _BOUNDED for each in self.passed)
+
     def cancel(self, client: Client, request_id: object) -> bool:
         """Carry out a client's `$/cancel_request`; False when the request is not here.
 
@@ -192,6 +197,7 @@ class ToAgent:
             return
         asked.agent_request = request_id
         self.passed.append(asked)
+        self._core.settle()
         if asked.method in _BOUNDED:
             silence = link.at_clients.limit(self._patience)
             error = errors.silent(asked.method, self._patience)
@@ -237,6 +243,7 @@ class ToAgent:
             if asked in waiting:
                 waiting.remove(asked)
         asked.tell(answer)
+        self._core.settle()
 
     def _take_late(self, request: ClientRequest, answer: Answer) -> None:
         if isinstance(answer, Ok):

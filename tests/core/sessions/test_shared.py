@@ -1,0 +1,267 @@
+"""Sessions share a process while they are at rest; no process runs the turns of two sessions."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.core.agents.process import Exit
+from acp_bridge.core.machine import events as ev
+from tests.core.sessions.agent import Agent, Json, Process, until
+from tests.core.sessions.world import SETUP, World, world
+
+
+async def two(it: World) -> tuple[str, str]:
+    """Make two sessions with a turn behind each; they share a process."""
+    first, second = await it.new(), await it.new()
+    for session_id in (first, second):
+        await it.says(session_id, "begin")
+    it.editor.out.take()
+    return first, second
+
+
+def at_agent(it: World, session_id: str) -> str:
+    """Return the agent's id of a session."""
+    found = it.sessions.live[session_id].journal.info.agent_session_id
+    assert found
+    return found
+
+
+def process_of(it: World, session_id: str) -> Process:
+    """Return the process that has a session."""
+    link = it.sessions.live[session_id].link
+    assert link
+    (process,) = (each for each in it.agent.processes if each is link.connection)
+    return process
+
+
+@pytest.mark.hazard("P18.1")
+async def test_a_further_session_is_opened_in_the_process_of_the_first(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        _, second = await two(it)
+        (process,) = it.agent.processes
+        assert process.methods().count("session/new") == 2
+        await it.says(second, "again")
+        assert it.editor.texts(second) == ["echo again"]
+
+
+async def test_sessions_that_are_made_at_once_wait_for_one_start(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        requests = [it.editor.send("session/new", SETUP) for _ in range(3)]
+        for request in requests:
+            await it.editor.result(request)
+        assert len(it.agent.processes) == 1
+
+
+@pytest.mark.hazard("P18.1")
+@pytest.mark.parametrize("able", [{"resume": {}}, {"close": {}}])
+async def test_an_agent_that_can_not_move_a_session_has_a_process_for_each(
+    tmp_path: Path, able: Json
+) -> None:
+    async with world(tmp_path, Agent(loads=False, able=able)) as it:
+        await it.new()
+        await it.new()
+        assert len(it.agent.processes) == 2
+
+
+@pytest.mark.hazard("P18.1")
+@pytest.mark.parametrize(("name", "processes"), [("OpenCode", 1), ("another", 2), (None, 2)])
+async def test_an_agent_shares_by_itself_only_if_it_was_seen_to_share_well(
+    tmp_path: Path, name: str | None, processes: int
+) -> None:
+    async with world(tmp_path, process_per_session=None) as it:
+        it.context.agent_info = name
+        await it.new()
+        await it.new()
+        assert len(it.agent.processes) == processes
+
+
+@pytest.mark.hazard("P18.8")
+async def test_on_request_each_session_has_a_process(tmp_path: Path) -> None:
+    async with world(tmp_path, process_per_session=True) as it:
+        await two(it)
+        assert len(it.agent.processes) == 2
+
+
+@pytest.mark.hazard("P18.2", "P18.3", "P12.4")
+async def test_a_prompt_whose_process_runs_another_turn_moves_its_session(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        (old,) = it.agent.processes
+        turn = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(first, "long")
+        await until(lambda: turn.reached == 1)
+        moving = it.editor.prompt(second, "meanwhile")
+        await until(lambda: turn.reached == 2)
+        old, new = it.agent.processes
+        assert old.params("session/close") == [{"sessionId": at_agent(it, second)}]
+        assert new.methods() == ["initialize", "session/resume", "session/prompt"]
+        assert new.params("session/resume")[0]["sessionId"] == at_agent(it, second)
+        turn.open()
+        assert await it.editor.stop_reason(running) == "end_turn"
+        assert await it.editor.stop_reason(moving) == "end_turn"
+        assert it.editor.texts(first) == ["echo long"]
+        assert it.editor.texts(second) == ["echo meanwhile"]
+        await it.says(second, "again")
+        await it.says(first, "again")
+        assert len(it.agent.processes) == 2, "who has moved stays there"
+
+
+async def test_a_prompt_goes_to_its_process_when_the_other_turn_is_over(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        await it.says(first, "one")
+        await it.says(second, "two")
+        await it.says(first, "three")
+        assert len(it.agent.processes) == 1
+
+
+async def test_a_session_that_moves_goes_to_a_process_at_rest_if_there_is_one(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        turn = it.agent.stops_at("session/prompt")
+        for session_id in (first, second):
+            it.editor.prompt(session_id, "together")
+        await until(lambda: turn.reached == 2)
+        turn.open()
+        await until(lambda: not any(each.busy for each in it.sessions.live.values()))
+        third = await it.new()
+        again = it.agent.stops_at("session/prompt")
+        it.editor.prompt(first, "long")
+        await until(lambda: again.reached == 1)
+        it.editor.prompt(third, "meanwhile")
+        await until(lambda: again.reached == 2)
+        assert len(it.agent.processes) == 2
+        again.open()
+        await until(lambda: not any(each.busy for each in it.sessions.live.values()))
+
+
+@pytest.mark.hazard("P18.3")
+async def test_ten_sessions_of_which_two_run_have_two_processes(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        sessions = [await it.new() for _ in range(10)]
+        turn = it.agent.stops_at("session/prompt")
+        running = [it.editor.prompt(session_id, "go") for session_id in sessions[3:5]]
+        await until(lambda: turn.reached == 2)
+        assert len(it.agent.living) == 2
+        turn.open()
+        for request in running:
+            assert await it.editor.stop_reason(request) == "end_turn"
+
+
+@pytest.mark.hazard("P18.4", "P18.5")
+async def test_a_death_is_told_to_the_one_turn_and_to_nobody_at_rest(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        third = await it.new()
+        (process,) = it.agent.processes
+        turn = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(first, "die")
+        await until(lambda: turn.reached == 1)
+        process.dies(Exit(3, None))
+        await it.editor.refusal(running)
+        turn.open()
+        it.agent.script["session/prompt"] = it.agent._prompt
+        await until(lambda: it.sessions.live[second].now.asleep)
+        assert it.sessions.live[third].now.asleep
+        assert [message for message in it.editor.messages if _about(message, second, third)] == []
+        await it.says(second, "again")
+        assert it.editor.texts(second) == ["echo again"]
+
+
+def _about(message: Json, *sessions: str) -> bool:
+    return message.get("params", {}).get("sessionId") in sessions
+
+
+@pytest.mark.hazard("P18.4", "P18.5")
+async def test_a_kill_for_a_deaf_turn_leaves_the_others_asleep_and_moves_nobody(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        it.agent.stops_at("session/prompt")  # it heeds no cancel
+        running = it.editor.prompt(first, "long")
+        await until(lambda: it.agent.params("session/prompt")[-1]["prompt"][0]["text"] == "long")
+        it.sessions.live[first].feed(ev.Cancel())
+        assert await it.editor.stop_reason(running) == "cancelled"
+        it.agent.script["session/prompt"] = it.agent._prompt
+        await until(lambda: it.sessions.live[second].now.asleep)
+        await it.says(second, "again")
+        await it.says(first, "again")
+
+
+@pytest.mark.hazard("P18.6")
+async def test_a_session_that_is_closed_leaves_the_process_to_the_others(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        turn = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(first, "long")
+        await until(lambda: turn.reached == 1)
+        closed = at_agent(it, second)
+        assert await it.editor.ask("session/close", {"sessionId": second}) == {}
+        (process,) = it.agent.living
+        assert process.params("session/close") == [{"sessionId": closed}]
+        assert await it.is_free(second)
+        assert not await it.is_free(first)
+        turn.open()
+        assert await it.editor.stop_reason(running) == "end_turn"
+
+
+@pytest.mark.hazard("P18.7")
+async def test_the_last_session_that_is_closed_ends_the_process(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        for session_id in (first, second):
+            await it.editor.ask("session/close", {"sessionId": session_id})
+        assert it.agent.living == []
+
+
+@pytest.mark.hazard("P12.3", "P12.4")
+async def test_the_guard_holds_the_lock_of_each_session_that_its_process_has(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        (process,) = it.agent.processes
+        assert len(process._locks) == 2
+        turn = it.agent.stops_at("session/prompt")
+        it.editor.prompt(first, "long")
+        await until(lambda: turn.reached == 1)
+        it.editor.prompt(second, "meanwhile")
+        await until(lambda: turn.reached == 2)
+        assert [len(each._locks) for each in it.agent.processes] == [1, 1]
+        turn.open()
+        await until(lambda: not any(each.busy for each in it.sessions.live.values()))
+
+
+async def test_what_the_agent_says_of_a_session_goes_to_that_session(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        process = process_of(it, first)
+        process.update(at_agent(it, second), "for the second")
+        process.update(at_agent(it, first), "for the first")
+        process.update("unknown", "for nobody")
+        await until(lambda: it.editor.texts(first) == ["for the first"])
+        assert it.editor.texts(second) == ["for the second"]
+
+
+async def test_a_fork_is_made_in_the_process_that_has_the_session(tmp_path: Path) -> None:
+    able: Json = {"resume": {}, "close": {}, "fork": {}}
+    async with world(tmp_path, Agent(able=able)) as it:
+        first, _ = await two(it)
+        it.agent.script["session/fork"] = {"sessionId": "forked"}
+        answer = await it.editor.ask("session/fork", {**SETUP, "sessionId": first})
+        (process,) = it.agent.processes
+        assert process.params("session/fork")[0]["sessionId"] == at_agent(it, first)
+        await it.says(answer["sessionId"], "in the fork")
+        assert it.agent.params("session/prompt")[-1]["sessionId"] == "forked"
+        assert process.params("session/resume") == []
+
+
+async def test_an_agent_that_gives_an_id_twice_makes_one_session_of_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        it.agent.script["session/new"] = {"sessionId": "same"}
+        await it.new()
+        refused = await it.editor.refused("session/new", SETUP)
+        assert "the id of another one" in refused.message
