@@ -13,7 +13,6 @@ from anyio.abc import TaskGroup
 from acp_bridge.core.agents.connection import AgentCommand, Connection, can_share
 from acp_bridge.core.agents.holder import Holder
 from acp_bridge.core.agents.identity import AgentIdentity
-from acp_bridge.core.agents.known_agents import seen_to_share
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.standing import StandingRequests
 from acp_bridge.core.journal import Journal, JournalError
@@ -184,8 +183,11 @@ class SessionContext:
         single = self.settings.process_per_session
         if single or self.settings.ours or self.command.parent:
             return False
-        told_to = single is False or self.agent_info in seen_to_share()
-        return told_to and can_share(self.capabilities)
+        if not can_share(self.capabilities):
+            return False
+        from acp_bridge.core.agents.known_agents import seen_to_share  # not for the first session
+
+        return single is False or self.agent_info in seen_to_share()
 
     def shared_link(
         self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
