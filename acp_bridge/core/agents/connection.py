@@ -370,6 +370,7 @@ class Connection:
 
     async def _kill_doomed(self) -> None:
         await self._doomed.wait()
+        self.doom()
         await self.kill()
 
     async def _doom_cut_off(self) -> None:
@@ -378,6 +379,13 @@ class Connection:
         event("agent.cut_off", agent=self.name)
         self._was_cut_off = True
         self._doomed.set()
+
+    def doom(self) -> None:
+        """Note that the process is to be killed, or to end: no session at rest prompts it, and none
+        comes to it.
+        """
+        for link in self.links.doom():
+            link.note_occupied()
 
     async def kill(self) -> bool:
         """Kill the whole tree; returns False if it is not dead after `waits.KILL`."""

@@ -164,13 +164,27 @@ class Link:
         """
         if self._has_left:
             return True
-        links, opened = self.connection.links, self.agent_session_id is not None or self.opening
-        another = any(link.opening for link in links if link is not self)
-        if self.gone or links.dies_with(self, opened=opened, another_opens=another):
+        self.doom()
+        if self.gone or self._takes_process_along:
             return await self.connection.kill()
-        links.spoiled |= opened
+        self.connection.links.spoiled |= self._has_opened
         await self.leave()
         return True
+
+    def doom(self) -> None:
+        """Note that `kill` is to come: if the process dies of it, no other session prompts it."""
+        if self._takes_process_along and not self._has_left:
+            self.connection.doom()
+
+    @property
+    def _has_opened(self) -> bool:
+        return self.agent_session_id is not None or bool(self.opening)
+
+    @property
+    def _takes_process_along(self) -> bool:
+        links = self.connection.links
+        another = any(link.opening for link in links if link is not self)
+        return links.dies_with(self, opened=self._has_opened, another_opens=another)
 
     async def leave(self) -> None:
         """Leave the process to its other sessions: the agent closes this one, and the guard lets go
@@ -232,6 +246,7 @@ class Link:
 
     async def close(self, grace: float) -> None:
         """Let the process end by itself within `grace` seconds, then kill the tree."""
+        self.connection.doom()
         await self.connection.close(grace)
 
     def hold_lock(self, lock_fd: int) -> None:

@@ -4,7 +4,8 @@
 - For a session at rest the process is *occupied* while another one works in it. It gets no prompt
   of that session then, so no process runs the turns of two sessions. A session that works there
   already stays: it could not be opened elsewhere.
-- A process that is *spoiled* gets no further session.
+- A process that is *spoiled* gets no further session. One that is *doomed*, since it is to be
+  killed or ended, gets no prompt of a session at rest either.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Occupancy(Generic[_Session]):
         self._works: dict[_Session, bool] = {}
         #: no further session is to come.
         self.spoiled = False
+        self._doomed = False
 
     def __iter__(self) -> Iterator[_Session]:
         return iter(self._works)
@@ -70,17 +72,35 @@ class Occupancy(Generic[_Session]):
         return tuple(each for each in changed if each != session)
 
     def occupied(self, session: _Session) -> bool:
-        """Return True while another session works in the process, and this one doesn't."""
-        return not self._works.get(session, False) and self.works
+        """Return True while another session works in the process, and this one doesn't.
+
+        Also if the process is doomed.
+        """
+        return not self._works.get(session, False) and (self.works or self._doomed)
 
     def note(self, session: _Session, *, works: bool) -> tuple[_Session, ...]:
         """Note that a session works, or that it is at rest; returns those to tell.
 
         They are those for which the process is `occupied` now and was not, or the other way round.
         """
-        before = {each: self.occupied(each) for each in self._works}
+        before = self._occupied()
         if session in self._works:
             self._works[session] = works
+        return self._changed(before)
+
+    def doom(self) -> tuple[_Session, ...]:
+        """Note that the process is to be killed, or to end; returns those to tell, as `note`.
+
+        A session that is alone knows it by itself.
+        """
+        before = self._occupied()
+        self.spoiled, self._doomed = True, self._doomed or self.several
+        return self._changed(before)
+
+    def _occupied(self) -> dict[_Session, bool]:
+        return {each: self.occupied(each) for each in self._works}
+
+    def _changed(self, before: dict[_Session, bool]) -> tuple[_Session, ...]:
         return tuple(each for each, was in before.items() if self.occupied(each) is not was)
 
     def dies_with(self, session: _Session, *, opened: bool, another_opens: bool = False) -> bool:
@@ -89,6 +109,6 @@ class Occupancy(Generic[_Session]):
         Else the session leaves it: it is not alone, and was not `opened` yet, or another session
         works in the process, or is being opened (`another_opens`), and this one doesn't work.
         """
-        if not self.several or self._works.get(session, False):
+        if not self.several or self._doomed or self._works.get(session, False):
             return True
         return opened and not (self.works or another_opens)

@@ -123,6 +123,8 @@ class Effects(Struct, frozen=True):
             case ef.Open(epoch):
                 spawn(self._open, processes.link(epoch))
             case ef.Kill(epoch):
+                if link := processes.get(epoch):
+                    link.doom()
                 spawn(self._kill, epoch, self.work.stops_in(epoch))
             case ef.Leave(epoch):
                 spawn(processes.leave, epoch)

@@ -50,6 +50,17 @@ def test_only_a_session_that_works_or_that_nobody_works_beside_takes_its_process
     assert of("a", "b", works="a").dies_with("a", opened=True, another_opens=True)
 
 
+def test_a_doomed_process_is_occupied_for_all_at_rest_and_dies_whoever_is_told_so_again() -> None:
+    process = of("a", "b", works="a")
+    assert process.doom() == ()
+    assert process.note("a", works=False) == ("a",)
+    assert process.spoiled
+    assert process.occupied("b")
+    assert process.dies_with("a", opened=True)
+    assert of("a", "b").doom() == ("a", "b")
+    assert of("a").doom() == ()
+
+
 def test_a_session_that_has_come_to_nothing_leaves_a_process_that_others_have() -> None:
     assert not of("a", "b").dies_with("b", opened=False)
     assert of("b").dies_with("b", opened=False)
@@ -66,9 +77,10 @@ def test_the_only_one_that_works_is_known_while_it_is_the_only_one() -> None:
     assert of("a", "b", works="ab").only_working is None
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["join", "leave", "on", "off"])))
-)
+_STEPS = ("join", "leave", "on", "off", "doom")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(_STEPS))))
 def test_who_follows_what_it_is_told_always_knows_for_whom_the_process_is_occupied(
     steps: list[tuple[str, str]],
 ) -> None:
@@ -81,6 +93,8 @@ def test_who_follows_what_it_is_told_always_knows_for_whom_the_process_is_occupi
         if step == "leave":
             changed = process.leave(session)
             told.pop(session, None)
+        elif step == "doom":
+            changed = process.doom()
         else:
             changed = process.note(session, works=step == "on")
         for each in changed:
