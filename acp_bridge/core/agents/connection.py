@@ -450,6 +450,12 @@ class Connection:
         """Return True if `agentCapabilities` has this path as a true flag or an object."""
         return has(self.initialized.get("agentCapabilities"), *path)
 
+    def has_session(self, agent_session_id: str | None) -> bool:
+        """Return True if a session of the process has this id."""
+        return agent_session_id is not None and any(
+            link.agent_session_id == agent_session_id for link in self.links
+        )
+
     @property
     def takes_sessions(self) -> bool:
         """True if the process is ready and at rest, and may get a session beside those it has."""

@@ -109,7 +109,9 @@ class Session:
         self.recovery = Recovery(journal, prompts, updates)
         self.deadline = context.command.deadline
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
-        self._processes = processes = AgentProcesses(context, pool, lease, core)
+        self._processes = processes = AgentProcesses(
+            context, pool, lease, core, lambda: journal.info.agent_session_id
+        )
         provisional = Provisional(core)
         self._provisional, patience = provisional, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)

@@ -190,13 +190,23 @@ class SessionContext:
         return single is False or self.agent_info in seen_to_share()
 
     def shared_link(
-        self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
+        self,
+        owner: Owner,
+        name: str,
+        first: Connection | None,
+        besides: Connection | None,
+        agent_session_id: str | None,
     ) -> Link | None:
         """Return a parked link to a process that sessions have; None if none takes another one.
 
-        It is a process at rest: `first` if it will do, else the oldest. It is never `besides`.
+        It is a process at rest: `first` if it will do, else the oldest. It is never `besides`, nor
+        one in which another session has this id: agents number them in each process and folder.
         """
-        fit = [link.connection for link in self._sharing if link.connection is not besides]
+        fit = [
+            link.connection
+            for link in self._sharing
+            if link.connection is not besides and not link.connection.has_session(agent_session_id)
+        ]
         if not fit:
             return None
         return self._noted(Link(first if first in fit else fit[0], owner, name, parked=True))

@@ -77,11 +77,17 @@ class LinkSource(Protocol):
         """A session's link to the process that a further session would share, if there is one."""
 
     def shared_link(
-        self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
+        self,
+        owner: Owner,
+        name: str,
+        first: Connection | None,
+        besides: Connection | None,
+        agent_session_id: str | None,
     ) -> Link | None:
         """Return a parked link to a process at rest that sessions have, if there is one.
 
-        `first` is the process that is taken if it will do; it is never `besides`.
+        `first` is the process that is taken if it will do; it is never `besides`, nor one in which
+        another session has this id.
         """
 
 
@@ -174,15 +180,19 @@ class Pool:
                 return self._link or link  # it may be gone already: it is not tried for ever
         return self._link
 
-    def take_ready(self, first: Connection | None = None) -> Link | None:
+    def take_ready(
+        self, first: Connection | None = None, *, agent_session_id: str | None = None
+    ) -> Link | None:
         """Return a process that is ready for a session, for the caller to own; None if none is.
 
-        It is one at rest that other sessions have, `first` if it will do, or the one that waits. A
-        light process is retired instead as soon as a complete one can be forked.
+        It is one at rest that other sessions have, `first` if it will do, or the one that waits.
+        `agent_session_id`: the session's id, if the agent has given it one. A light process is
+        retired instead as soon as a complete one can be forked.
         """
         link = self._link
         waiting = link.connection if link else None
-        if shared := self._source.shared_link(self, self._next_name("shared"), first, waiting):
+        name = self._next_name("shared")
+        if shared := self._source.shared_link(self, name, first, waiting, agent_session_id):
             return shared
         if link and link.light and link.command.parent and link.command.parent.ready:
             self._withdraw(link, Reason.LIGHT)

@@ -211,7 +211,12 @@ class _Source:
         return None
 
     def shared_link(
-        self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
+        self,
+        owner: Owner,
+        name: str,
+        first: Connection | None,
+        besides: Connection | None,
+        agent_session_id: str | None,
     ) -> Link | None:
         return None
 

@@ -76,7 +76,7 @@ class PlayedPool:
         self.warming: anyio.Event | None = None
         self.warm: PlayedAgent | None = None
 
-    def take_ready(self) -> Link | None:
+    def take_ready(self, *, agent_session_id: str | None) -> Link | None:
         ready, self.ready = self.ready, None
         return ready
 

@@ -265,3 +265,28 @@ async def test_an_agent_that_gives_an_id_twice_makes_one_session_of_it(tmp_path:
         await it.new()
         refused = await it.editor.refused("session/new", SETUP)
         assert "the id of another one" in refused.message
+
+
+async def test_sessions_that_have_one_id_in_two_processes_come_never_into_one(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        first = await it.new()
+        turn = it.agent.stops_at("session/prompt")
+        long = it.editor.prompt(first, "long")
+        await until(lambda: turn.reached == 1)
+        it.agent.script["session/new"] = {"sessionId": at_agent(it, first)}
+        second = await it.new()
+        turn.open()
+        assert await it.editor.stop_reason(long) == "end_turn"
+        await it.says(second, "begin")
+        it.agent.script["session/new"] = {"sessionId": "other"}
+        third = await it.new()
+        turn = it.agent.stops_at("session/prompt")
+        prompts = [it.editor.prompt(third, "long"), it.editor.prompt(first, "meanwhile")]
+        await until(lambda: turn.reached == 2)
+        assert at_agent(it, first) == at_agent(it, second)
+        assert process_of(it, first) is not process_of(it, second)
+        turn.open()
+        for prompt in prompts:
+            assert await it.editor.stop_reason(prompt) == "end_turn"

@@ -6,6 +6,7 @@ here from its start until it is released.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import anyio
@@ -33,8 +34,11 @@ class LinkSource(Protocol):
 class ProcessPool(Protocol):
     """Has processes ready for sessions (`sessions.pool.Pool`)."""
 
-    def take_ready(self) -> Link | None:
-        """Return an initialized process, for the caller to own; None if none is ready."""
+    def take_ready(self, *, agent_session_id: str | None) -> Link | None:
+        """Return an initialized process, for the caller to own; None if none is ready.
+
+        None that has another session of this id.
+        """
 
     async def take_warming(self) -> Link | None:
         """Wait for the process that is being started for the next session, and take it.
@@ -53,8 +57,18 @@ class _Member(Struct):
 class AgentProcesses:
     """Starts, closes and kills a session's processes, by epoch; the machine gets each outcome."""
 
-    def __init__(self, source: LinkSource, pool: ProcessPool, lease: int, core: Core) -> None:
-        """`lease` is the session's lock, a descriptor."""
+    def __init__(
+        self,
+        source: LinkSource,
+        pool: ProcessPool,
+        lease: int,
+        core: Core,
+        agent_session_id: Callable[[], str | None],
+    ) -> None:
+        """`lease` is the session's lock, a descriptor; `agent_session_id` returns its id at the
+        agent.
+        """
+        self._agent_session_id = agent_session_id
         self._source = source
         self._pool = pool
         #: is told what the processes say; set before the first is started.
@@ -99,7 +113,7 @@ class AgentProcesses:
         """
         offered, self._offered = self._offered, None
         ended = offered if offered and offered.gone else None
-        if waiting := None if ended else offered or self._pool.take_ready():
+        if waiting := None if ended else offered or self._take_ready():
             member = self._add(waiting, epoch)
             member.settled.set()
             self._core.feed(self._adopt(member, waiting, epoch))
@@ -117,6 +131,9 @@ class AgentProcesses:
             member.settled.set()
         if outcome:
             self._core.feed(outcome)
+
+    def _take_ready(self) -> Link | None:
+        return self._pool.take_ready(agent_session_id=self._agent_session_id())
 
     def _adopt(self, member: _Member, link: Link, epoch: int) -> ev.Event:
         member.link, link.epoch = link, epoch
