@@ -179,6 +179,85 @@ async def test_the_guard_holds_the_lock_when_the_bridge_has_let_go(
         os.close(await acquire(lock, 0))
 
 
+async def is_free(lock: Path) -> bool:
+    try:
+        os.close(await acquire(lock, 0))
+    except Busy:
+        return False
+    return True
+
+
+@pytest.mark.hazard("P12.3")
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_lock_that_is_returned_is_free_while_the_agent_lives_and_the_others_are_held(
+    stopped: bool, tmp_path: Path
+) -> None:
+    left, stays = tmp_path / "left", tmp_path / "stays"
+    of_left, of_stays = await acquire(left, 0), await acquire(stays, 0)
+    async with started(["cat"], lock_fd=of_left) as (process, _):
+        process.hold_lock(of_stays)
+        process.hold_lock(of_left)  # it was given before: both are let go of
+        os.close(of_stays)
+        if stopped:
+            os.kill(parent_of(process.pid), signal.SIGSTOP)
+        assert await process.return_lock(of_left)
+        assert not await is_free(left), "the bridge has it still"
+        os.close(of_left)
+        assert await is_free(left)
+        assert not await is_free(stays)
+        await echo(process)  # the agent lives
+        assert await process.kill()
+        assert await is_free(stays)
+
+
+@pytest.mark.hazard("P12.3")
+async def test_a_lock_that_comes_back_to_a_process_is_held_again(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    fd = await acquire(lock, 0)
+    async with started(["cat"], lock_fd=fd) as (process, _):
+        assert await process.return_lock(fd)
+        process.hold_lock(fd)
+        await process.return_lock(await acquire(tmp_path / "another", 0))  # all before was read
+        os.close(fd)
+        assert not await is_free(lock)
+
+
+@pytest.mark.hazard("P12.3")
+@pytest.mark.parametrize("killed", ["before", "meanwhile"])
+async def test_a_guard_that_is_dead_has_let_go_of_a_lock_and_nobody_waits_for_it(
+    killed: str, tmp_path: Path
+) -> None:
+    lock = tmp_path / "lock"
+    fd = await acquire(lock, 0)
+    async with started(stand_in("deaf"), lock_fd=fd) as (process, mark):
+        await read_line(process)
+        guard = parent_of(process.pid)
+        os.kill(guard, signal.SIGSTOP)
+        if killed == "before":
+            os.kill(guard, signal.SIGKILL)
+            assert await process.wait_dead()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(process.return_lock, fd)
+            await anyio.lowlevel.checkpoint()
+            os.kill(guard, signal.SIGKILL) if killed == "meanwhile" else None
+        with anyio.fail_after(5):
+            assert await process.wait_dead()
+        os.close(fd)
+        assert await is_free(lock)
+        assert marked(mark) == []
+
+
+async def test_a_guard_that_hangs_is_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "COMMAND_LINE", HANGING_GUARD)
+    fd = await acquire(tmp_path / "lock", 0)
+    async with started(["cat"], lock_fd=fd) as (process, _):
+        monkeypatch.setattr(waits, "GUARD", 0)
+        assert not await process.return_lock(fd)
+        os.close(fd)
+
+
 @pytest.mark.hazard("P1", "P3")
 async def test_sigkill_of_the_guard_ends_the_agent_and_its_group() -> None:
     async with started(stand_in("child")) as (process, mark):
