@@ -21,6 +21,7 @@ from acp_bridge.core.protocol import (
     ErrorCode,
     Json,
 )
+from acp_bridge.core.runtime.log import event
 from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.odd_answers import opened
 from acp_bridge.core.wire.jsonrpc import RpcError
@@ -121,7 +122,10 @@ class Opening:
     def _new_id(self, result: Json, besides: str | None = None) -> str:
         agent_id = new_id(result, besides)
         if self._link.is_of_another(agent_id):
-            raise errors.agent_trouble("the agent gave a new session the id of another one")
+            # Nobody knows any more which of the two the process means: another one is taken.
+            event("agent.same_id", agent=self._link.name)
+            self._link.connection.doom()
+            raise errors.AgentEnded("", killed=True)
         return agent_id
 
     async def load(self, agent_session_id: str) -> Json:

@@ -259,12 +259,19 @@ async def test_a_fork_is_made_in_the_process_that_has_the_session(tmp_path: Path
         assert process.params("session/resume") == []
 
 
-async def test_an_agent_that_gives_an_id_twice_makes_one_session_of_it(tmp_path: Path) -> None:
+async def test_two_sessions_with_one_id_at_the_agent_get_a_process_each(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
-        it.agent.script["session/new"] = {"sessionId": "same"}
-        await it.new()
-        refused = await it.editor.refused("session/new", SETUP)
-        assert "the id of another one" in refused.message
+        first, third = await it.new(), await it.new()
+        await it.says(first, "begin")
+        it.agent.script["session/new"] = {"sessionId": at_agent(it, first)}
+        second = await it.new()
+        confused, alone = it.agent.processes
+        assert process_of(it, second) is alone
+        await it.says(first, "again")  # the first process may take it for the second one
+        assert process_of(it, first) not in (confused, alone)
+        await it.says(third, "again")
+        await it.says(second, "again")
+        assert len(confused.params("session/prompt")) == 1
 
 
 async def test_sessions_that_have_one_id_in_two_processes_come_never_into_one(
