@@ -15,6 +15,7 @@ from tests.crash.far import FAR
 from tests.crash.kept import KEPT
 from tests.crash.queue import QUEUE
 from tests.crash.rounds import Round
+from tests.crash.shared import SHARED
 from tests.crash.store import Database
 from tests.crash.together import TOGETHER
 from tests.crash.told import words
@@ -23,7 +24,7 @@ from tests.support.model_replies import Json, Step, Text
 from tests.support.model_server import ModelRequest, ModelServer
 from tests.support.processes import kill_marked
 
-PHASES = {**ALONE, **TOGETHER, **KEPT, **QUEUE, **VERSION_2, **FAR}
+PHASES = {**ALONE, **TOGETHER, **KEPT, **QUEUE, **VERSION_2, **FAR, **SHARED}
 #: also a phase, of the built-in agent with LiteLLM alone.
 MOVE = "move"
 

@@ -20,11 +20,12 @@ from acp_bridge.terminal.cli.naming import agent_name, former_names
 from tests.crash.store import Database
 from tests.crash.told import Lost, Told, held_in, judge, pieces, turns
 from tests.support.client import FULL_CAPABILITIES, RecordingClient
-from tests.support.fixture_agents import V2_AGENT, fixture_command
+from tests.support.fixture_agents import V2_AGENT, FixtureLog, fixture_command
 from tests.support.inside import inside
 from tests.support.joined import joined, listening
 from tests.support.model_server import ModelServer
 from tests.support.processes import MARK, all_gone, descendants
+from tests.support.shared_processes import faults_of_sharing
 
 CAPABILITIES = {**FULL_CAPABILITIES, "_meta": {"acp_bridge": {"accepted": True}}}
 #: what the built-in agent says, and the line that makes it ignore a cancel
@@ -66,6 +67,8 @@ class Round:
     cut: bool = False
     #: what may be left over, in order; empty: that is not known.
     held: list[list[str]] = field(default_factory=list)
+    #: what was told of the other sessions that client 0 has, by their ids.
+    others: dict[str, Told] = field(default_factory=dict)
     #: by the client's number; a client that comes again for another has the same.
     told: dict[int, Told] = field(default_factory=dict)
     #: the agent speaks version 2.
@@ -81,6 +84,10 @@ class Round:
     def spoken(self) -> bool:
         """The agent says what `told.words` says."""
         return self.provider is not None or not self.built_in
+
+    @property
+    def log(self) -> FixtureLog:
+        return FixtureLog(self.home / "agent.log")
 
     @property
     def bridge_home(self) -> Path:
@@ -124,6 +131,7 @@ class Round:
             "ACP_BRIDGE_DRAIN_TIMEOUT": str(DRAIN),
             "ACP_BRIDGE_SLEEP_AFTER": str(SLEEP_AFTER),
             "FIXTURE_HOME": str(self.home / "agent"),
+            **self.log.env,
             MARK: self.mark,
             **(self.database.env if self.database else {}),
         }
@@ -170,6 +178,8 @@ class Round:
     def note_so_far(self, client: RecordingClient, number: int = 0, *, version: int = 1) -> None:
         told = self.of(number)
         (told.note if version == 1 else told.note_v2)(client)
+        for other in self.others.values() if number == 0 else ():
+            other.note(client)
         if b"Traceback" in client.stderr:
             raise Lost(f"the bridge's log: {client.stderr[-3000:].decode()}")
 
@@ -187,20 +197,29 @@ class Round:
         """A new bridge loads the session twice: all is there, the same each time."""
         async with self.again() as client:
             await client.initialize(CAPABILITIES)
-            result = await client.load_session(self.session_id, self.home)
-            said, held = agent_text(client), held_in(result)
-            if self.held and held not in self.held:
-                raise Lost(f"left over: {held}, and not one of {self.held}")
-            shown = turns(client.recording.updates())
-            judge(list(self.told.values()), shown, held, cut=self.cut, spoken=self.spoken)
-            mark = client.mark()
-            again = await client.load_session(self.session_id, self.home)
-            if agent_text(client, mark) != said or held_in(again) != held:
-                raise Lost("a second load shows something else")
-            answer = await client.prompt("say after", within=self.patience)
-            if answer != {"stopReason": "end_turn"}:
-                raise Lost(f"the session is of no use any more: {answer}")
+            await self._check_session(client, self.session_id, list(self.told.values()))
+            for session_id, told in self.others.items():
+                await self._check_session(client, session_id, [told])
         await self.nothing_left()
+        for fault in faults_of_sharing(self.log.events()):
+            raise Lost(fault)
+
+    async def _check_session(
+        self, client: RecordingClient, session_id: str, told: list[Told]
+    ) -> None:
+        result = await client.load_session(session_id, self.home)
+        said, held = agent_text(client, session_id), held_in(result)
+        if self.held and held not in self.held:
+            raise Lost(f"left over: {held}, and not one of {self.held}")
+        shown = turns(client.recording.updates(session_id))
+        judge(told, shown, held, cut=self.cut, spoken=self.spoken)
+        mark = client.mark()
+        again = await client.load_session(session_id, self.home)
+        if agent_text(client, session_id, mark) != said or held_in(again) != held:
+            raise Lost("a second load shows something else")
+        answer = await client.prompt("say after", within=self.patience)
+        if answer != {"stopReason": "end_turn"}:
+            raise Lost(f"the session is of no use any more: {answer}")
 
     async def nothing_left(self) -> None:
         try:
@@ -209,9 +228,9 @@ class Round:
             raise Lost(str(exc)) from exc
 
 
-def agent_text(client: RecordingClient, since: int = 0) -> str:
+def agent_text(client: RecordingClient, session_id: str, since: int = 0) -> str:
     """What the agent said to this client, without what the bridge said by itself."""
-    return "".join(pieces(client.recording.updates(since=since)))
+    return "".join(pieces(client.recording.updates(session_id, since=since)))
 
 
 # --- the kills -------------------------------------------------------------------------------

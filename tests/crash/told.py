@@ -37,6 +37,8 @@ class Told:
 
     #: it has seen the session from its beginning.
     whole: bool = True
+    #: the one session that counts, of those that the client has; "": all.
+    session_id: str = ""
     #: texts of prompts that the bridge said it had accepted.
     accepted: list[str] = field(default_factory=list)
     #: answers by the texts of their prompts.
@@ -56,7 +58,10 @@ class Told:
         texts = {
             record.message["id"]: record.message["params"]["prompt"][0]["text"]
             for record in client.recording
-            if record.direction == "out" and record.message and _is_prompt(record.message)
+            if record.direction == "out"
+            and record.message
+            and _is_prompt(record.message)
+            and self.session_id in ("", record.message["params"]["sessionId"])
         }
         for message in client.recording.requests("_acp_bridge/accepted"):
             text = texts.get(message["params"]["requestId"])
@@ -66,7 +71,7 @@ class Told:
             for answer in client.recording.answers(request):
                 self.answers[text] = answer
         seen = Recording(record for record in client.recording if record.time <= self.until)
-        self.shown = pieces(seen.updates())
+        self.shown = pieces(seen.updates(self.session_id or None))
         try:
             judge_answers(client.recording)
         except AssertionError as exc:

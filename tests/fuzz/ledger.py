@@ -31,6 +31,7 @@ from tests.fuzz.transcripts import Transcript, Updates
 from tests.fuzz.walk import LEAK, Walk
 from tests.support.fixture_agents import FixtureLog
 from tests.support.recording import Message, Recording
+from tests.support.shared_processes import faults_of_sharing
 from tests.whole.judge import PROMPT, judge_answers, judge_cards, judge_lines
 
 #: bytes that a bridge can have written without anybody reading them.
@@ -182,6 +183,8 @@ class Ledger:
         """Take what the agents of all bridges got. Raises Lost."""
         if log.events("overlap"):
             raise Lost("an agent got a prompt during a turn")
+        for fault in () if self.reuses_ids else faults_of_sharing(log.events()):
+            raise Lost(fault)
         if log.events("locked out") and not self.reuses_ids:
             raise Lost("a session was open in two processes")
         texts = [

@@ -180,6 +180,39 @@ async def test_deletes_a_session_or_refuses_to(
         assert len((await client.request("session/list", {}))["sessions"]) == left
 
 
+@pytest.mark.parametrize(
+    ("behaviour", "answers"),
+    [("", ["result"]), ("closes-late", ["result"] * 2), ("refuses-close", ["error"])],
+)
+async def test_answers_a_close_once_twice_or_with_a_refusal(
+    start_agent: StartAgent, behaviour: str, answers: list[str]
+) -> None:
+    async with start_agent(*filter(None, [behaviour])) as client:
+        asked = client.send_request("session/close", {"sessionId": client.session_id})
+        await client.until_recorded(lambda: len(client.recording.answers(asked)) == len(answers))
+        found = [key for each in client.recording.answers(asked) for key in each]
+        assert [key for key in found if key in ("result", "error")] == answers
+
+
+async def test_never_answers_a_close_and_has_closed(start_agent: StartAgent) -> None:
+    async with start_agent("never-closes") as client:
+        asked = client.send_request("session/close", {"sessionId": client.session_id})
+        answer = await client.answer_to(client.send_prompt("say gone"))
+        assert answer["error"]["code"] == -32002
+        assert client.recording.answers(asked) == []
+
+
+async def test_says_when_it_is_given_what_another_was_not_told_to_close(
+    start_agent: StartAgent, agent_log: FixtureLog
+) -> None:
+    async with start_agent() as first, start_agent(opened=False) as second:
+        await second.load_session(first.session_id, CWD)
+        assert len(agent_log.events("open elsewhere")) == 1
+        await second.request("session/close", {"sessionId": first.session_id})
+        await first.load_session(first.session_id, CWD)
+        assert len(agent_log.events("open elsewhere")) == 1
+
+
 async def test_forgets_young_sessions_but_not_grown_ones(
     start_agent: StartAgent, gates: Gates
 ) -> None:
