@@ -65,6 +65,8 @@ class OfSession(Protocol):
     """One session's place in the process (`link.Link`)."""
 
     at_clients: AtClients
+    #: the session's id at the agent, once it has one.
+    agent_session_id: str | None
     #: the requests of the session's clients, by the agent's ids.
     on_behalf: Mapping[RequestId, object]
     #: bytes that the agent has said of sessions while the place is parked.

@@ -34,7 +34,12 @@ class Room:
     at_rest = None
 
     def shared_link(
-        self, owner: Owner, name: str, first: Connection | None, besides: Connection | None
+        self,
+        owner: Owner,
+        name: str,
+        first: Connection | None,
+        besides: Connection | None,
+        agent_session_id: str | None,
     ) -> Link | None:
         return None
 

@@ -76,8 +76,9 @@ async def test_a_new_session_does_not_go_to_a_process_that_ends_with_its_last_se
 async def test_a_process_whose_kill_is_tried_again_is_not_left_instead(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         first, _ = await two(it)
+        deaf = it.sessions.live[first].link
+        assert deaf is not None
         dying, _ = await dying_of(it, first)
-        deaf, _ = dying.links
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(deaf.kill)
             await until(lambda: it.agent.dying.reached == 2)
