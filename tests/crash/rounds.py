@@ -130,6 +130,7 @@ class Round:
             "ACP_BRIDGE_HOME": str(self.bridge_home),
             "ACP_BRIDGE_DRAIN_TIMEOUT": str(DRAIN),
             "ACP_BRIDGE_SLEEP_AFTER": str(SLEEP_AFTER),
+            "ACP_BRIDGE_PROCESS_PER_SESSION": "off",
             "FIXTURE_HOME": str(self.home / "agent"),
             **self.log.env,
             MARK: self.mark,

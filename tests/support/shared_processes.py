@@ -12,7 +12,7 @@ def faults_of_sharing(events: Sequence[dict[str, Any]]) -> list[str]:
     running: dict[int, dict[str, str]] = {}
     found = []
     for number, event in enumerate(events):
-        pid, session = event["pid"], event.get("session", "")
+        pid, session = event.get("pid", 0), event.get("session", "")
         turns = running.setdefault(pid, {})
         if event["event"] == "turn":
             if others := {key: text for key, text in turns.items() if key != session}:
