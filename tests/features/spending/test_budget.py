@@ -182,7 +182,7 @@ async def test_the_cancel_spares_no_background_for_an_earlier_stop_that_did(
     tmp_path: Path, clock: TurnedClock, works: bool
 ) -> None:
     agent = Lists("resume")
-    agent.initialized = telling().initialized
+    agent.connection.initialized = telling().initialized
     async with limited(tmp_path, agent) as here:
         here.client.client.abilities = ClientAbilities(SAYS_STATES)
         asked = here.prompt("one")
