@@ -9,6 +9,8 @@ client and agent, and the table in docs/versions.md; with agents behind it, thos
 
 `ARGS=--day`: a day's work and a second day of some agents, and what looks back at it (`day.py`).
 
+`ARGS=--sharing`: several sessions in one process of the agent (`sharing.py`).
+
 `ARGS=--words`: odd things that agents were seen to say (`words.py`). Without ARGS these are tried,
 too.
 
@@ -24,7 +26,7 @@ from pathlib import Path
 
 import anyio
 
-from tests.agents_not_ours import day, recorded, versions, words
+from tests.agents_not_ours import day, recorded, sharing, versions, words
 from tests.agents_not_ours.agents import AGENTS, AgentNotOurs, install
 from tests.agents_not_ours.trials import OK, SKIPPED, TRIALS, Stand, place, tried
 
@@ -38,6 +40,7 @@ WAYS: dict[str, Sequence[AgentNotOurs]] = {
     "--record": recorded.RECORDED,
     "--day": day.WORKING,
     "--words": words.TRIED,
+    "--sharing": sharing.SHARING,
 }
 
 
@@ -96,6 +99,8 @@ def main() -> int:
             behind = day.run(agents)
         case "--words":
             behind = words.run(agents)
+        case "--sharing":
+            behind = sharing.run(agents)
         case "--versions":
             of_pairings = versions.run(agents)
             behind += of_pairings.values()

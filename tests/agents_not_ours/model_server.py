@@ -57,6 +57,8 @@ class ModelServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.given: list[str] = []
+        #: the tools of each request, as JSON.
+        self.tools: list[str] = []
         self.port = self.server_address[1]
         self._calls = itertools.count(1)
 
@@ -73,10 +75,20 @@ class ModelServer(ThreadingHTTPServer):
         asked = [text for text in self.given if (last := _last_order(text)) and last[3] == tag]
         return max(asked, key=len, default="")
 
+    def offers(self, tag: str, server: str) -> bool:
+        """True if a request for these words had the tool `echo` of an MCP server."""
+        tool = re.compile(_MCP_TOOL.format(server))
+        return any(
+            tool.search(tools)
+            for text, tools in zip(self.given, self.tools, strict=True)
+            if (last := _last_order(text)) and last[3] == tag
+        )
+
     def answer(self, body: Json) -> Iterator[Text | Call] | None:
         """Words, or one call; None if the limit is reached."""
         text = json.dumps(body.get("messages") or body.get("input") or body.get("contents"))
         self.given.append(text)
+        self.tools.append(json.dumps(body.get("tools")))
         order = _last_order(text)
         if order is None:
             return iter([Text("OK0 ")])
