@@ -215,7 +215,7 @@ async def stop(stand: Stand) -> str:
         wrong = [found] if (found := await two.ends(0, sent, "AA", 100, mark)) else []
         mark = two.client.mark()
         sent = two.client.send_prompt("COUNT 300 20 BB", two.ids[0])
-        stopped = two.client.send_prompt("COUNT 1000 20 XX", two.ids[1])
+        stopped = two.client.send_prompt("COUNT 1000 200 XX", two.ids[1])
         await two.client.until_text("BB3", since=mark, within=PATIENCE)
         await two.client.until_text("XX3", since=mark, within=PATIENCE)
         two.client.cancel(two.ids[1])
