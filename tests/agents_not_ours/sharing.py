@@ -296,7 +296,9 @@ async def always_apart(stand: Stand) -> str:
     if not stand.bridged:
         return OK if await _asks_elsewhere(stand) == (True, True) else "not asked in the folder"
     shared = await _asks_elsewhere(stand)
-    apart = await _asks_elsewhere(stand, apart=True)
+    home = stand.home / "apart"
+    home.mkdir()
+    apart = await _asks_elsewhere(replace(stand, home=home), apart=True)
     return OK if shared == apart else f"asked in another folder, in the same: {shared}, {apart}"
 
 
