@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -455,11 +456,12 @@ async def figures(stand: Stand) -> str:
                 taken.memory.append(pss_mb(taken.pid))
         processes = await each[1].two_run()
     further = [median(taken.took[1:]) for taken in each]
-    added = [(taken.memory[-1] - taken.memory[0]) / 9 for taken in each]
+    added = [median(b - a for a, b in pairwise(taken.memory[1:])) for taken in each]
     return (
         f"first {each[0].took[0]:.0f}, {each[1].took[0]:.0f} ms; further {further[0]:.0f}, "
         f"{further[1]:.0f} ms (least {min(each[0].took):.0f}, {min(each[1].took):.0f}); adds "
-        f"{added[0]:.1f}, {added[1]:.1f} MB; ten sessions, two running: {processes} processes"
+        f"{added[0]:.1f}, {added[1]:.1f} MB (all {each[0].memory[-1]:.0f}, "
+        f"{each[1].memory[-1]:.0f} MB); ten sessions, two running: {processes} processes"
     )
 
 
