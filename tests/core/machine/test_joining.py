@@ -61,6 +61,7 @@ from acp_bridge.core.machine.events import (
 )
 from acp_bridge.core.machine.turns import TurnMachine
 from tests.core.machine.bench import Bench, failed, replied
+from tests.core.machine.world import SEEDS
 
 #: more rounds than any of these histories needs until nothing is due.
 ROUNDS = 400
@@ -210,7 +211,7 @@ class Joining:
 
 
 @pytest.mark.hazard("Q15.12", "Q9.1")
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_after_any_history_words_are_answered_once_and_never_sent_twice(seed: int) -> None:
     random = Random(seed)
     for number in range(12):

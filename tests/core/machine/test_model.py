@@ -5,7 +5,7 @@ in any state, don't start, refuse, want authentication; deadlines pass at once o
 cancels, closes and goes. `reference.py` judges every effect, `world.py` makes the weather.
 Storms are long and find more; what Hypothesis finds it makes small.
 
-`HYPOTHESIS_PROFILE=long` draws many more examples, other ones each time.
+`HYPOTHESIS_PROFILE=long` draws many more examples, other ones each time, and more storms.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from acp_bridge.core.machine.events import (
     WorkAsked,
 )
 from acp_bridge.core.records import replace
-from tests.core.machine.world import PROCESS, World
+from tests.core.machine.world import PROCESS, SEEDS, World
 
 few = st.integers(0, 3)
 flags = st.booleans()
@@ -194,7 +194,7 @@ AnyHistory.TestCase.settings = (
 
 
 @pytest.mark.hazard("Q1", "Q2", "Q9.1", "Q11", "C10", "C21", "P12", "R16")
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_after_any_storm_everybody_is_answered_once_and_in_order(seed: int) -> None:
     random = Random(seed)
     for opened, clear, always_reload, silent in product([True, False], repeat=4):

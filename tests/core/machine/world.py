@@ -7,6 +7,7 @@ or not; none of them is told what the machine makes of it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from random import Random
 
@@ -92,6 +93,8 @@ DEADLINES = {
 }
 #: More rounds than any history of a test can need until it is quiet.
 ROUNDS = 500
+#: How many series of histories the tests draw that take them from `Random`.
+SEEDS = 400 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 24
 #: The events that may come in the place of the one that should.
 WRONG: dict[type[Event], list[type[AgentEvent]]] = {
     Started: [StartFailed, AgentExited],
