@@ -151,7 +151,7 @@ async def play(events: list[tuple[str, int, str]], home: Path) -> None:
 
 
 @pytest.mark.hazard("N5.1", "R1")
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), TEXTS), max_size=25))
 def test_who_is_cut_off_and_comes_back_at_its_cursor_has_what_a_load_shows(
     events: list[tuple[str, int, str]],

@@ -403,7 +403,7 @@ async def play(events: list[tuple[str, int, str]], home: Path) -> None:
 
 
 @pytest.mark.hazard("N5.1", "V4.3")
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), TEXTS), max_size=25))
 @example([("stops", 0, ""), ("says", 1, "ab"), ("turn", 0, ""), ("turn", 0, "c"), ("reads", 0, "")])
 def test_whoever_is_slow_or_cut_off_has_in_the_end_what_a_load_shows(

@@ -25,14 +25,14 @@ def played(play: Callable[..., Awaitable[None]], events: object) -> None:
 
 
 @pytest.mark.hazard("V1", "V2", "T2")
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.sampled_from(test_transcripts.EVENTS), Numbers), max_size=25))
 def test_all_clients_have_the_same_whenever_they_came(events: list[tuple[str, int]]) -> None:
     played(test_transcripts.play, events)
 
 
 @pytest.mark.hazard("N5.1")
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.sampled_from(test_lagging.EVENTS), Numbers, TEXTS), max_size=25))
 def test_whoever_is_slow_or_cut_off_has_what_a_load_shows(
     events: list[tuple[str, int, str]],

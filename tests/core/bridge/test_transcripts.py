@@ -166,7 +166,7 @@ async def play(events: list[Event], home: Path) -> None:
 
 
 @pytest.mark.hazard("V1", "V2", "T2")
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9)), max_size=25))
 @example([("says", 0), ("joins", 9), ("mode", 0), ("says", 0), ("mode", 3), ("reads", 1)])
 @example([("joins", 9), ("titles", 0), ("titles", 1)])
