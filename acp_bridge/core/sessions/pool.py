@@ -191,8 +191,9 @@ class Pool:
         """
         link = self._link
         waiting = link.connection if link else None
-        name = self._next_name("shared")
+        name = f"shared#{self._count + 1}"
         if shared := self._source.shared_link(self, name, first, waiting, agent_session_id):
+            self._count += 1
             return shared
         if link and link.light and link.command.parent and link.command.parent.ready:
             self._withdraw(link, Reason.LIGHT)
@@ -428,7 +429,8 @@ class Pool:
 
         Raises OtherVersion if a new process is to be asked for another version of the protocol.
         """
-        link = self._source.new_link(self, self._next_name("waiting"), parked=True)
+        self._count += 1
+        link = self._source.new_link(self, f"waiting#{self._count}", parked=True)
         try:
             with link.at_clients.limit(self._timeout):
                 await link.start(self._source.tasks)
@@ -440,10 +442,6 @@ class Pool:
         except (StartFailed, RpcError) as exc:
             raise await link.why_not(exc) from exc
         return link
-
-    def _next_name(self, kind: str) -> str:
-        self._count += 1
-        return f"{kind}#{self._count}"
 
     # --- Owner ---------------------------------------------------------------------------------
 
