@@ -11,7 +11,7 @@ from anyio import sleep  # tests put something else in the place of `anyio.sleep
 T = TypeVar("T")
 
 #: looks after which the processor is left to threads and other processes between two of them.
-_EAGER = 3
+_EAGER = 20
 #: seconds
 _PAUSE = 0.001
 
