@@ -121,7 +121,9 @@ def options(seed: int) -> list[str]:
         chosen += ["--sleep-after", rng.choice(["0.0005", "0.005"])]
     if random.Random(f"{seed}.spare").random() < 0.3:
         chosen.append("--spare")
-    if random.Random(f"{seed}.shares").random() < 0.75:
+    # An agent that keeps its lock after a close can't share: nobody else takes the session up.
+    lets_go = "writer-lock" not in behaviours(seed)
+    if lets_go and random.Random(f"{seed}.shares").random() < 0.75:
         chosen += ["--process-per-session", "off"]
     if keeps(seed):
         chosen += ["--keep", "1h"]

@@ -194,7 +194,7 @@ class Link:
         links = self.connection.links
         with anyio.move_on_after(waits.LEAVE_PROCESS, shield=True):
             if self.agent_session_id is not None and links.several and not self.gone:
-                await self.close_session()
+                await self.close_session(waits.LEAVE_ANSWER)
             if self._lock is not None and links.several and not self.gone:
                 links.spoiled |= not await self.connection.return_lock(self._lock)
         if not links.several or self.gone:
@@ -205,12 +205,12 @@ class Link:
         self.requests.give_up(errors.AgentEnded("", killed=True))
         self.is_dead()
 
-    async def close_session(self) -> bool:
+    async def close_session(self, within: float = waits.CLOSE_ANSWER) -> bool:
         """Have the agent close the session, once; returns True if it says in time that it has."""
         if self._told_to_close or not self.can("sessionCapabilities", "close"):
             return False
         self._told_to_close = True
-        with anyio.move_on_after(waits.CLOSE_ANSWER):
+        with anyio.move_on_after(within):
             try:
                 await self.ask(SESSION_CLOSE, {"sessionId": self.agent_session_id})
             except RpcError as exc:

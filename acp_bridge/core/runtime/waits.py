@@ -85,9 +85,11 @@ GIVE_UP: Final = 6.0
 CLOSE_GRACE: Final = 1.0
 #: An agent takes what was written to it, or answers that it has closed its session.
 CLOSE_ANSWER: Final = 0.25
+#: An agent answers that it has closed a session, which another process is to open then.
+LEAVE_ANSWER: Final = 2.0
 #: A session leaves a process that others have: the agent closes it, and the guard lets go of its
-#: lock. Above CLOSE_ANSWER and GUARD together, and far below GIVE_UP.
-LEAVE_PROCESS: Final = 1.0
+#: lock. Above LEAVE_ANSWER and GUARD together, and far below GIVE_UP.
+LEAVE_PROCESS: Final = 3.0
 #: An agent ends when its stdin has ended; then it gets SIGTERM. With CLOSE_ANSWER, twice, it leaves
 #: a part of CLOSE_GRACE for what the agent does at that.
 EOF_GRACE: Final = 0.4
