@@ -26,6 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from acp_bridge.core.agents.guard import ENV_START
+
 ROOT = Path(__file__).parents[2]
 #: What a command begins with that can be forked.
 BRIDGE = (sys.executable, "-m", "acp_bridge")
@@ -37,8 +39,6 @@ _NO_MARK = "0" * 32
 _READ_AT_START = ("LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "SSL_", "TZ")
 #: Words that lead to other processes of the same command line, which tests find by it.
 _NEEDS_ITS_COMMAND_LINE = ("--keep", "--spare")
-#: The field of /proc/PID/stat, counted behind the name, that says where the environment begins.
-_ENV_START = 47
 #: What a bridge imports until it has answered a prompt.
 _IMPORTED = (
     "acp_bridge.__main__",
@@ -238,7 +238,7 @@ def _become(question: dict[str, Any]) -> None:
 def _write_mark(mark: str) -> None:
     """Write it where `/proc/PID/environ` shows it."""
     with open("/proc/self/stat", "rb") as file:
-        at = int(file.read().rpartition(b")")[2].split()[_ENV_START])
+        at = int(file.read().rpartition(b")")[2].split()[ENV_START])
     with open("/proc/self/environ", "rb") as file:
         at += file.read().index(f"{MARK}={_NO_MARK}".encode()) + len(MARK) + 1
     with open("/proc/self/mem", "wb", buffering=0) as memory:

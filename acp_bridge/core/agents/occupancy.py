@@ -59,7 +59,8 @@ class Occupancy(Generic[_Session]):
 
         A session at rest keeps no other one waiting.
         """
-        return tuple(each for each, works in self._works.items() if works or not self.works)
+        working = tuple(each for each, works in self._works.items() if works)
+        return working or tuple(self._works)
 
     def join(self, session: _Session) -> None:
         """Add a session, which is at rest."""
