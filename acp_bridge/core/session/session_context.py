@@ -175,7 +175,9 @@ class SessionContext:
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         """Return a link that is not started; `name` and `parked` are those of `Link`."""
-        return self._noted(Link(Connection(self.command, name), owner, name, parked=parked))
+        link = Link(Connection(self.command, name), owner, name, parked=parked)
+        self.note_link(link)
+        return link
 
     @property
     def shares(self) -> bool:
@@ -189,42 +191,11 @@ class SessionContext:
 
         return single is False or self.agent_info in seen_to_share()
 
-    def shared_link(
-        self,
-        owner: Owner,
-        name: str,
-        first: Connection | None,
-        besides: Connection | None,
-        agent_session_id: str | None,
-    ) -> Link | None:
-        """Return a parked link to a process that sessions have; None if none takes another one.
-
-        It is a process at rest: `first` if it will do, else the oldest. It is never `besides`, nor
-        one in which another session has this id: agents number them in each process and folder.
-        """
-        fit = [
-            link.connection
-            for link in self._sharing
-            if link.connection is not besides and not link.connection.has_session(agent_session_id)
-        ]
-        if not fit:
-            return None
-        return self._noted(Link(first if first in fit else fit[0], owner, name, parked=True))
-
     @property
-    def at_rest(self) -> Link | None:
-        """A session's link to the process that a further session would share, if there is one."""
-        return next(iter(self._sharing), None)
-
-    @property
-    def _sharing(self) -> list[Link]:
-        """A link of each process that takes a further session, the oldest process first."""
+    def sharing(self) -> list[Link]:
+        """A session's link to each process that takes a further session, the oldest first."""
         ready = self.ready_links if self.shares else []
         return [link for link in ready if link.connection.takes_sessions]
-
-    def _noted(self, link: Link) -> Link:
-        self.note_link(link)
-        return link
 
     def note_link(self, link: Link) -> None:
         """Add the link of a process to those that `ready_links` looks through."""

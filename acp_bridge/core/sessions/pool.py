@@ -14,7 +14,7 @@ process asks before it has a session goes to the client that started the bridge.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
@@ -73,22 +73,11 @@ class LinkSource(Protocol):
         """True if a process of the agent may have several sessions."""
 
     @property
-    def at_rest(self) -> Link | None:
-        """A session's link to the process that a further session would share, if there is one."""
+    def sharing(self) -> Sequence[Link]:
+        """A session's link to each process that takes a further session, the oldest first."""
 
-    def shared_link(
-        self,
-        owner: Owner,
-        name: str,
-        first: Connection | None,
-        besides: Connection | None,
-        agent_session_id: str | None,
-    ) -> Link | None:
-        """Return a parked link to a process at rest that sessions have, if there is one.
-
-        `first` is the process that is taken if it will do; it is never `besides`, nor one in which
-        another session has this id.
-        """
+    def note_link(self, link: Link) -> None:
+        """Note a further link to a process."""
 
 
 class WarmTimes(Struct, frozen=True):
@@ -172,8 +161,8 @@ class Pool:
         One is started if there is none. Raises RpcError.
         """
         while self._link is None:
-            if shared := self._source.at_rest:
-                return shared
+            if sharing := self._source.sharing:
+                return sharing[0]
             if self._coming:
                 await self._coming.settled.wait()
             elif link := await self._start_next():
@@ -189,18 +178,34 @@ class Pool:
         `agent_session_id`: the session's id, if the agent has given it one. A light process is
         retired instead as soon as a complete one can be forked.
         """
-        link = self._link
-        waiting = link.connection if link else None
-        name = f"shared#{self._count + 1}"
-        if shared := self._source.shared_link(self, name, first, waiting, agent_session_id):
-            self._count += 1
+        if shared := self._shared(first, agent_session_id):
             return shared
+        link = self._link
         if link and link.light and link.command.parent and link.command.parent.ready:
             self._withdraw(link, Reason.LIGHT)
             self._source.tasks.start_soon(link.kill)
             return None
         self._let_go()
         return self._taken(link)
+
+    def _shared(self, first: Connection | None, agent_session_id: str | None) -> Link | None:
+        """Return a link to a process that sessions have; None if none takes another one.
+
+        It is never one in which another session has this id: agents number them in each process and
+        folder.
+        """
+        waiting = self._link.connection if self._link else None
+        found = [link.connection for link in self._source.sharing]
+        fit = [
+            each for each in found if each is not waiting and not each.has_session(agent_session_id)
+        ]
+        if not fit:
+            return None
+        self._count += 1
+        chosen = first if first in fit else fit[0]
+        link = Link(chosen, self, f"shared#{self._count}", parked=True)
+        self._source.note_link(link)
+        return link
 
     async def take(self) -> Link:
         """Return a process for a session, which the caller owns now; raises RpcError.

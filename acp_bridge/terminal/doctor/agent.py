@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -202,23 +203,12 @@ class _Source:
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         return Link(Connection(self.command, name), owner, name, parked=parked)
 
-    @property
-    def shares(self) -> bool:
-        return False
+    #: it has one process, which no sessions share.
+    shares = False
+    sharing: Sequence[Link] = ()
 
-    @property
-    def at_rest(self) -> Link | None:
-        return None
-
-    def shared_link(
-        self,
-        owner: Owner,
-        name: str,
-        first: Connection | None,
-        besides: Connection | None,
-        agent_session_id: str | None,
-    ) -> Link | None:
-        return None
+    def note_link(self, link: Link) -> None:
+        """Do nothing: nobody looks for the process."""
 
 
 async def try_agent(settings: Settings) -> Trial:

@@ -1,13 +1,13 @@
 """The pool of processes without a session, the agent behind it, and a client to be asked."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge.core.agents.connection import AgentCommand, Connection
+from acp_bridge.core.agents.connection import AgentCommand
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.sessions.pool import Pool
@@ -31,17 +31,10 @@ class Room:
 
     #: it has no sessions, so no process is shared.
     shares = False
-    at_rest = None
+    sharing: Sequence[Link] = ()
 
-    def shared_link(
-        self,
-        owner: Owner,
-        name: str,
-        first: Connection | None,
-        besides: Connection | None,
-        agent_session_id: str | None,
-    ) -> Link | None:
-        return None
+    def note_link(self, link: Link) -> None:
+        """Nobody looks for the process."""
 
     @property
     def links(self) -> list[Link]:
