@@ -349,7 +349,7 @@ class WorkAsked(Struct, frozen=True):
 
 
 class Occupied(Struct, frozen=True):
-    """Another session works in the process, and this one doesn't; or (`now` is False) no more so.
+    """Another session works in the process while this one is at rest; `now` is False: no longer.
 
     An occupied process gets no prompt of this session.
     """

@@ -471,7 +471,7 @@ class Pool:
         """Do nothing: without a session there is no prompt."""
 
     def on_free(self, link: Link) -> None:
-        """Do nothing, as above."""
+        """Do nothing: without a session there is no prompt that could go on."""
 
     async def room(self, link: Link) -> None:
         """Wait while the client is behind by too many bytes; the process is not read meanwhile."""
