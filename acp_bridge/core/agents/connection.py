@@ -26,9 +26,9 @@ from acp_bridge.core.agents import agent_params
 from acp_bridge.core.agents.deadline import Deadline
 from acp_bridge.core.agents.descendants import bytes_moved
 from acp_bridge.core.agents.failed_start import FETCH, FETCHES, OPENS, Attempt, NotReady, fetches
-from acp_bridge.core.agents.occupancy import Occupancy
 from acp_bridge.core.agents.parent import AgentParent
 from acp_bridge.core.agents.process import AgentProcess, Exit, StartFailed
+from acp_bridge.core.agents.process_pool import PooledProcess, ProcessPool
 from acp_bridge.core.agents.requests import AtClients, Login, Requests, agent_peer
 from acp_bridge.core.agents.spoken_version import SpokenVersion, is_of_version_1
 from acp_bridge.core.agents.standing import StandingRequests
@@ -177,13 +177,16 @@ class Connection:
     why_ended: RpcError | None = None
     _has_session = _was_cut_off = False
 
-    def __init__(self, command: AgentCommand, name: str) -> None:
-        """`name` is for the log."""
+    def __init__(
+        self, command: AgentCommand, name: str, processes: ProcessPool[OfSession] | None = None
+    ) -> None:
+        """`name` is for the log. `processes`: those that the process is one of while it lives."""
         self.command = command
         self.name = name
         self.peer = self._lines = agent_peer(self, self._send)
         #: the sessions that the process has or is about to have, and which of them work.
-        self.links: Occupancy[OfSession] = Occupancy()
+        self.links: PooledProcess[OfSession] = PooledProcess()
+        self._processes = processes
         #: the result of `initialize`; empty until the process was sent the `StandingRequests`.
         self.initialized: dict[str, Any] = {}
         #: the id of the main process, once it is started.
@@ -222,6 +225,7 @@ class Connection:
         """
         process = await self.command.start(tasks, lock_fd, self._on_stderr, patient=patient)
         self._process, self.pid, self.light = process, process.pid, process.light
+        self.note_spawned()
         event("agent.started", agent=self.name, pid=self.pid)
         stdin, stdout = process.take_pipes()
         reader = Reader(stdout, _READ_BYTES)
@@ -240,7 +244,17 @@ class Connection:
         except BaseException:
             await self.end_start()
             raise
+        self.note_initialized(result)
+
+    def note_spawned(self) -> None:
+        """Note that there is a process now."""
+        if self._processes:
+            self._processes.add(self.links)
+
+    def note_initialized(self, result: dict[str, Any]) -> None:
+        """Note that the process is ready for a session; `result` is that of `initialize`."""
         self.initialized = result
+        self.links.note_initialized()
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Return the agent's result for a request that is about no session; raises RpcError."""
@@ -334,6 +348,8 @@ class Connection:
             event("agent.exited", agent=self.name, how=self.exit.describe())
         self._lines.eof()
         self.gone = True
+        if self._processes:
+            self._processes.remove(self.links)
         for link in () if self._unfit else tuple(self.links):
             link.is_gone()
         how = self.exit.describe() if self.exit else ""
@@ -451,19 +467,6 @@ class Connection:
     def can(self, *path: str) -> bool:
         """Return True if `agentCapabilities` has this path as a true flag or an object."""
         return has(self.initialized.get("agentCapabilities"), *path)
-
-    def has_session(self, agent_session_id: str | None) -> bool:
-        """Return True if a session of the process has this id."""
-        return agent_session_id is not None and any(
-            link.agent_session_id == agent_session_id for link in self.links
-        )
-
-    @property
-    def takes_sessions(self) -> bool:
-        """True if the process is ready and at rest, and may get a session beside those it has."""
-        ready = bool(self.initialized) and not self.gone
-        at_rest = not (self.links.spoiled or self.links.works)
-        return ready and at_rest and can_share(self.initialized.get("agentCapabilities"))
 
     # --- the agent's side of the wire ----------------------------------------------------------
 

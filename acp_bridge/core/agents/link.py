@@ -182,9 +182,7 @@ class Link:
 
     @property
     def _takes_process_along(self) -> bool:
-        links = self.connection.links
-        another = any(link.opening for link in links if link is not self)
-        return links.dies_with(self, opened=self._has_opened, another_opens=another)
+        return self.connection.links.dies_with(self)
 
     async def leave(self) -> None:
         """Leave the process to its other sessions: the agent closes this one, and the guard lets go

@@ -43,7 +43,7 @@ from acp_bridge.core.session.effects import Deadlines, Effects
 from acp_bridge.core.session.feature import Features, Found
 from acp_bridge.core.session.from_agent import FromAgent
 from acp_bridge.core.session.opening import Workspace
-from acp_bridge.core.session.process.agent_processes import AgentProcesses, ProcessPool
+from acp_bridge.core.session.process.agent_processes import AgentProcesses, ReadyProcesses
 from acp_bridge.core.session.process.memory import Memory
 from acp_bridge.core.session.process.restart import Provisional, Restart
 from acp_bridge.core.session.process.sleep import Sleep
@@ -73,7 +73,7 @@ class Session:
     def __init__(
         self,
         context: SessionContext,
-        pool: ProcessPool,
+        pool: ReadyProcesses,
         journal: SessionJournal,
         lease: int,
         workspace: Workspace,

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
 
-from acp_bridge.core.agents.connection import AgentCommand, Connection, can_share
+from acp_bridge.core.agents.connection import AgentCommand, Connection, OfSession, can_share
 from acp_bridge.core.agents.holder import Holder
 from acp_bridge.core.agents.identity import AgentIdentity
 from acp_bridge.core.agents.link import Link, Owner
+from acp_bridge.core.agents.process_pool import ProcessPool
 from acp_bridge.core.agents.standing import StandingRequests
 from acp_bridge.core.journal import Journal, JournalError
 from acp_bridge.core.journal.index import Reloads
@@ -134,9 +134,8 @@ class SessionContext:
     notifier: Follows | None = None
     #: whether the agent was seen to take up a session again.
     reloads: SeenReloads = field(init=False)
-    #: the links to all processes, in the order of their making; a link that nothing else refers to
-    #: any more, started or not, is forgotten.
-    _links: WeakKeyDictionary[Link, None] = field(init=False, default_factory=WeakKeyDictionary)
+    #: all living processes of the agent, and what is decided about them.
+    processes: ProcessPool[OfSession] = field(init=False, default_factory=ProcessPool)
 
     def __post_init__(self) -> None:
         """Make `reloads`, whose record is kept in the journal's index."""
@@ -175,9 +174,7 @@ class SessionContext:
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
         """Return a link that is not started; `name` and `parked` are those of `Link`."""
-        link = Link(Connection(self.command, name), owner, name, parked=parked)
-        self.note_link(link)
-        return link
+        return Link(Connection(self.command, name, self.processes), owner, name, parked=parked)
 
     @property
     def shares(self) -> bool:
@@ -192,19 +189,7 @@ class SessionContext:
         return single is False or self.agent_info in seen_to_share()
 
     @property
-    def sharing(self) -> list[Link]:
-        """A session's link to each process that takes a further session, the oldest first."""
-        ready = self.ready_links if self.shares else []
-        return [link for link in ready if link.connection.takes_sessions]
-
-    def note_link(self, link: Link) -> None:
-        """Add the link of a process to those that `ready_links` looks through."""
-        self._links[link] = None
-
-    @property
     def ready_links(self) -> list[Link]:
         """One link of every process that has been started and lives, the newest process last."""
-        ready = {
-            link.connection: link for link in self._links if link.initialized and not link.gone
-        }
-        return list(ready.values())
+        newest = [[*process][-1] for process in self.processes.ready]
+        return [link for link in newest if isinstance(link, Link)]

@@ -1,7 +1,7 @@
-"""The pool of agent processes without a session; at most one waits to be taken by a session.
+"""Gives sessions their processes, as `agents.process_pool` decides; at most one process waits.
 
-- *Take*: a session gets the process that waits, or the one that is being started, or a new one. It
-  owns that process from then on; a process that has had a session never comes back.
+- *Take*: a session gets a place in a process that others have, or the process that waits, or the
+  one that is being started, or a new one. A process that has had a session never waits again.
 - *Warm*: a process is started ahead of any need. With `--spare` one is kept warm: when a session
   has taken a process, the next is started a moment later, if another session beside it has room.
   One that dies or does not start is started again, with growing pauses, and not often.
@@ -14,20 +14,30 @@ process asks before it has a session goes to the client that started the bridge.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
-from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec import Struct, field
+from msgspec import Struct
 
 from acp_bridge.core import errors
-from acp_bridge.core.agents.connection import Connection
+from acp_bridge.core.agents.connection import Connection, OfSession
 from acp_bridge.core.agents.failed_start import OPENS
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import Exit, StartFailed
+from acp_bridge.core.agents.process_pool import (
+    End,
+    Need,
+    PooledProcess,
+    ProcessPool,
+    Reason,
+    Share,
+    Start,
+    Take,
+    Wait,
+)
 from acp_bridge.core.agents.spoken_version import OtherVersion
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.protocol import CANCEL_REQUEST, Json
@@ -37,24 +47,7 @@ from acp_bridge.core.updates.updates import Updates
 from acp_bridge.core.wire.jsonrpc import UNSET, RpcError
 from acp_bridge.core.wire.peer import Call
 
-_Given = TypeVar("_Given", Link, Link | None)
 _Result = TypeVar("_Result")
-
-#: the most starts in a row whose process no session takes; then none is kept warm until one does.
-_TRIES: Final = 3
-
-
-class Reason(StrEnum):
-    """The reasons for which a process that waits is ended."""
-
-    #: no session has taken the process in time.
-    UNUSED = "unused"
-    #: a login, a logout or a setting went to another process after this one had read them.
-    OUTDATED = "outdated"
-    #: the process has no model library, and by now one that has it can be forked.
-    LIGHT = "light"
-    #: the bridge ends.
-    END = "end"
 
 
 class LinkSource(Protocol):
@@ -69,15 +62,12 @@ class LinkSource(Protocol):
         """
 
     @property
-    def shares(self) -> bool:
-        """True if a process of the agent may have several sessions."""
+    def processes(self) -> ProcessPool[OfSession]:
+        """All living processes that the links are to, and what is decided about them."""
 
     @property
-    def sharing(self) -> Sequence[Link]:
-        """A session's link to each process that takes a further session, the oldest first."""
-
-    def note_link(self, link: Link) -> None:
-        """Note a further link to a process."""
+    def shares(self) -> bool:
+        """True if a process of the agent may have several sessions."""
 
 
 class WarmTimes(Struct, frozen=True):
@@ -100,15 +90,6 @@ class _Warmth(Struct, frozen=True):
     room: Callable[[], AbstractContextManager[None]]
 
 
-class _Start(Struct):
-    """A process that is being started for the next session; one session may claim it."""
-
-    claimed: bool = False
-    #: the process that the claiming session gets; None if it did not start.
-    link: Link | None = None
-    settled: anyio.Event = field(default_factory=anyio.Event)
-
-
 class Pool:
     """Owns the agent processes that have no session. Of those, at most one waits for a session."""
 
@@ -126,32 +107,21 @@ class Pool:
         self._client = client
         self._timeout = timeout
         self._limit = limit
-        self._link: Link | None = None
-        self._coming: _Start | None = None
-        #: one for each start that goes on, set at its end.
-        self._starts: list[anyio.Event] = []
+        self._processes = source.processes
+        #: for each start under way, set at its end.
+        self._settled: dict[Start[OfSession], anyio.Event] = {}
+        #: the places made so far, for their names in the log.
         self._count = 0
-        self._closed = False
         #: set when the process that waits is taken, or has ended.
         self._emptied = anyio.Event()
         #: None unless a process is kept warm.
         self._warmth: _Warmth | None = None
-        self._keeps_warm = False
-        self._tries = 0
-        #: the process that was last started to be kept warm.
-        self._spare: Link | None = None
-        #: counts the logins, logouts and settings, which a process reads when it starts.
-        self._changes = 0
 
     @property
     def link(self) -> Link | None:
         """The process that waits for a session, or None."""
-        return self._link
-
-    @property
-    def _empty(self) -> bool:
-        """True if no process waits or is being started, and the pool is not closed."""
-        return self._link is None and self._coming is None and not self._closed
+        waiting = self._processes.waiting
+        return _link(waiting) if waiting else None
 
     # --- take ----------------------------------------------------------------------------------
 
@@ -160,14 +130,14 @@ class Pool:
 
         One is started if there is none. Raises RpcError.
         """
-        while self._link is None:
-            if sharing := self._source.sharing:
-                return sharing[0]
-            if self._coming:
-                await self._coming.settled.wait()
-            elif link := await self._start_next():
-                return self._link or link  # it may be gone already: it is not tried for ever
-        return self._link
+        while (link := self.link) is None:
+            if shared := self._processes.shared(Need(self._source.shares)):
+                return _link(shared)
+            if coming := self._processes.coming:
+                await self._settled[coming].wait()
+            elif started := await self._start_next():
+                return self.link or started  # it may be gone already: it is not tried for ever
+        return link
 
     def take_ready(
         self, first: Connection | None = None, *, agent_session_id: str | None = None
@@ -178,41 +148,19 @@ class Pool:
         `agent_session_id`: the session's id, if the agent has given it one. A light process is
         retired instead as soon as a complete one can be forked.
         """
-        if shared := self._shared(first, agent_session_id):
-            return shared
-        link = self._link
-        if link and link.light and link.command.parent and link.command.parent.ready:
-            self._withdraw(link, Reason.LIGHT)
-            self._source.tasks.start_soon(link.kill)
-            return None
-        self._let_go()
-        return self._taken(link)
+        return self._taken(self._now(self._need(agent_session_id, first)))
 
-    def _shared(self, first: Connection | None, agent_session_id: str | None) -> Link | None:
-        """Return a link to a process that sessions have; None if none takes another one.
+    async def take_coming(self, agent_session_id: str | None = None) -> Link | None:
+        """Return a process as `take_ready` does, or wait for one that is being started.
 
-        It is never one in which another session has this id: agents number them in each process and
-        folder.
+        None if the caller has to start one: nobody waits for a start that another session needs
+        and can't share (invariant P11).
         """
-        waiting = self._link.connection if self._link else None
-        found = [link.connection for link in self._source.sharing]
-        fit = [
-            each for each in found if each is not waiting and not each.has_session(agent_session_id)
-        ]
-        if not fit:
-            return None
-        self._count += 1
-        chosen = first if first in fit else fit[0]
-        link = Link(chosen, self, f"shared#{self._count}", parked=True)
-        self._source.note_link(link)
-        return link
+        return self._taken(await self._soon(self._need(agent_session_id)))
 
     async def take(self) -> Link:
-        """Return a process for a session, which the caller owns now; raises RpcError.
-
-        Nobody waits for a start that another session needs (invariant P11).
-        """
-        return self.take_ready() or await self._take_fresh()
+        """Return a process for a session, which the caller owns now; raises RpcError."""
+        return await self.take_coming() or await self._take_fresh()
 
     async def take_for(
         self, work: Callable[[Link], Awaitable[_Result]], first: Connection | None = None
@@ -229,52 +177,79 @@ class Pool:
             except errors.AgentEnded as exc:
                 if not exc.killed:
                     raise await waited.why_not(exc, OPENS) from exc
-        fresh = await self._take_fresh()
+        fresh = await self.take_coming() or await self._take_fresh()
         try:
             return await work(fresh)
         except errors.AgentEnded as exc:
             raise await fresh.why_not(exc, OPENS) from exc
 
-    async def _take_fresh(self) -> Link:
-        if warming := await self.take_warming():
-            return warming
-        while self._starts and self._source.shares:  # by another session, which shares it
-            await self._starts[0].wait()
-            if ready := self.take_ready():
-                return ready
-        return self._taken(await self._start())
+    def _need(
+        self, agent_session_id: str | None, first: Connection | None = None
+    ) -> Need[OfSession]:
+        return Need(self._source.shares, agent_session_id, first.links if first else None)
 
-    async def take_warming(self) -> Link | None:
-        """Wait for the process that is being started for the next session, and take it.
+    def _now(self, need: Need[OfSession]) -> Link | None:
+        """Give the process that is ready for a session; None if the session has to wait."""
+        waits = self.link
+        parent = waits.command.parent if waits and waits.light else None
+        match self._processes.step(need, light=parent is not None and parent.ready):
+            case Share(process):
+                self._count += 1
+                link = _link(process)
+                return Link(link.connection, self, f"shared#{self._count}", parked=True)
+            case Take(process):
+                self._let_go(process)
+                return _link(process)
+            case End(process, reason):
+                self._withdraw(process, reason)
+                self._source.tasks.start_soon(_link(process).kill)
+                return None
+            case _:
+                return None
 
-        Returns None if no process is being started, if another session has claimed that process, or
-        if it does not start.
-        """
-        coming = self._coming
-        if coming is None or coming.claimed:
-            return None
-        coming.claimed = True
-        try:
-            await coming.settled.wait()
-        except BaseException:
-            coming.claimed = False
-            if coming.link:
-                with anyio.CancelScope(shield=True):
-                    await self.give_back(coming.link)
-            raise
-        return self._taken(coming.link)
-
-    def _taken(self, link: _Given) -> _Given:
-        """Note that a session has got the process, and begin to start the next one to keep warm.
-
-        Returns `link`; does nothing if that is None.
-        """
-        if link is not None:
-            self._tries = 0
-            if self._warmth and not self._keeps_warm:
-                self._keeps_warm = True
-                self._source.tasks.start_soon(self._keep_warm, self._warmth)
+    async def _soon(self, need: Need[OfSession]) -> Link | None:
+        """Give a process that is ready, or that is being started; None if neither is there."""
+        while (link := self._now(need)) is None:
+            match self._processes.step(need):
+                case Wait(start, claimed=True):
+                    if process := await self._claimed(start):
+                        return _link(process)
+                case Wait(start):
+                    await self._settled[start].wait()
+                case _:
+                    return None
         return link
+
+    async def _claimed(self, start: Start[OfSession]) -> PooledProcess[OfSession] | None:
+        """Claim a start and wait for its process; None if it does not start.
+
+        Who gives up leaves the process to the next one.
+        """
+        start.claimed = True
+        try:
+            await self._settled[start].wait()
+        except BaseException:
+            start.claimed = False
+            if start.process:
+                with anyio.CancelScope(shield=True):
+                    await self.give_back(_link(start.process))
+            raise
+        return start.process
+
+    async def _take_fresh(self) -> Link:
+        link = await self._start(self._processes.begin(for_next=False))
+        self._note_taken()
+        return link
+
+    def _taken(self, link: Link | None) -> Link | None:
+        if link is not None:
+            self._note_taken()
+        return link
+
+    def _note_taken(self) -> None:
+        """Note that a session has got a process, and begin to start the next one to keep warm."""
+        if self._processes.warmth.note_taken() and self._warmth:
+            self._source.tasks.start_soon(self._keep_warm, self._warmth)
 
     # --- give back, retire ---------------------------------------------------------------------
 
@@ -286,20 +261,20 @@ class Pool:
         link.at_clients.give_up_session()
         link.park()
         await link.leave()
-        if self._link is None and not link.gone:
-            self._link, self._emptied = link, anyio.Event()
-        elif self._link is not link:
+        if not link.gone and self.link is None:
+            self._emptied = anyio.Event()
+        if link.gone or not self._processes.keep(link.connection.links):
             await link.kill()
 
     async def retire(self, link: Link, reason: Reason, grace: float) -> None:
         """End a process if it still waits; it has `grace` seconds to end by itself."""
-        if self._withdraw(link, reason):
+        if self._withdraw(link.connection.links, reason):
             await link.close(grace)
 
     async def close(self, grace: float) -> None:
         """Retire the waiting process, and start none ahead of a need any more."""
-        self._closed = True
-        if link := self._link:
+        self._processes.close()
+        if link := self.link:
             await self.retire(link, Reason.END, grace)
 
     def note_change(self, told: Link) -> None:
@@ -308,32 +283,32 @@ class Pool:
         The process that is kept warm is retired, unless it is `told`: what it has read at its start
         may no longer hold.
         """
-        self._changes += 1
-        link, warmth = self._spare, self._warmth
-        if warmth and link and link is not told and self._withdraw(link, Reason.OUTDATED):
-            self._source.tasks.start_soon(link.close, warmth.times.grace)
+        outdated = self._processes.warmth.note_change(told.connection.links)
+        if outdated and self._warmth and self._withdraw(outdated, Reason.OUTDATED):
+            self._source.tasks.start_soon(_link(outdated).close, self._warmth.times.grace)
 
-    def _withdraw(self, link: Link, reason: Reason) -> bool:
+    def _withdraw(self, process: PooledProcess[OfSession], reason: Reason) -> bool:
         """Take a waiting process out of the pool, for the caller to end.
 
         False if the process doesn't wait.
         """
-        waits = self._link is link
+        waits = self._let_go(process)
         if waits:
-            event(f"spare.{reason}", agent=link.name)
-            self._let_go()
+            event(f"spare.{reason}", agent=_link(process).name)
         return waits
 
-    def _let_go(self) -> None:
-        self._link = None
-        self._emptied.set()
+    def _let_go(self, process: PooledProcess[OfSession]) -> bool:
+        waits = self._processes.withdraw(process)
+        if waits:
+            self._emptied.set()
+        return waits
 
     # --- warm ----------------------------------------------------------------------------------
 
     async def warm(self) -> None:
         """Start a process if none waits or is being started; an error is left to a later `take`."""
         try:
-            if self._empty:
+            if self._processes.wants_one:
                 await self._start_next()
         except RpcError:
             return
@@ -346,48 +321,45 @@ class Pool:
         `room` keeps room for a session beside that process; it raises RpcError if there is none.
         """
         self._warmth = _Warmth(times, room)
+        self._processes.warmth.wanted = True
 
     async def _keep_warm(self, warmth: _Warmth) -> None:
-        """Start a process whenever the last one is gone, until none is wanted any more.
-
-        It also ends after `_TRIES` starts in a row whose process no session took.
-        """
+        """Start a process whenever the last one is gone, until none is wanted any more."""
+        decided = self._processes.warmth
         try:
-            while self._tries < _TRIES and await self._warm_one(warmth):
+            while decided.goes_on and await self._warm_one(warmth):
                 pass
         except Exception as exc:  # no session is to suffer from it (invariant P6)
             errors.internal(exc, "no process is kept ready")
         finally:
-            self._keeps_warm = False
+            decided.kept = False
 
     async def _warm_one(self, warmth: _Warmth) -> bool:
         """Start a process after a pause, doubled for each failure, and watch it while it waits.
 
         Returns True if another one is to be started after it.
         """
-        times = warmth.times
-        await anyio.sleep(times.pause * 2**self._tries)
-        if not self._empty:
+        times, decided = warmth.times, self._processes.warmth
+        await anyio.sleep(times.pause * 2**decided.tries)
+        if not self._processes.wants_one:
             return False
-        self._tries += 1
-        before = self._changes
+        decided.note_start()
         try:
             with warmth.room():
                 await self.warm()
         except RpcError:
             return False
-        link = self._spare = self._link
-        if link is None:
+        if (link := self.link) is None:
             return True
         event("spare.ready", agent=link.name)
-        if before != self._changes:
+        if decided.note_come(link.connection.links):
             await self.retire(link, Reason.OUTDATED, times.grace)
             return True
         return not await self._unused(link, times)
 
     async def _unused(self, link: Link, times: WarmTimes) -> bool:
         """Wait until a process is taken or dead, or retire it as unused; True if it was retired."""
-        while self._link is link:
+        while self.link is link:
             with anyio.move_on_after(times.unused) as waited:
                 await self._emptied.wait()
             if waited.cancelled_caught and not link.busy:
@@ -395,27 +367,26 @@ class Pool:
                 return True
         return False
 
+    # --- start ---------------------------------------------------------------------------------
+
     async def _start_next(self) -> Link | None:
         """Start a process and let it wait; return None if a session has claimed it meanwhile."""
-        coming = self._coming = _Start()
+        start = self._processes.begin(for_next=True)
+        link = await self._start(start)
+        return None if start.claimed else link
+
+    async def _start(self, start: Start[OfSession]) -> Link:
+        """Start a process. One for the next session waits then, unless a session has claimed it."""
+        settled = self._settled[start] = anyio.Event()
         try:
-            link = await self._start()
-            if coming.claimed:
-                coming.link = link
-                return None
-            await self.give_back(link)  # if another was given back meanwhile, that one stays
+            link = await self._start_in_either_version()
+            start.process = link.connection.links
+            if start.waits:
+                await self.give_back(link)  # if another was given back meanwhile, that one stays
             return link
         finally:
-            self._coming = None
-            coming.settled.set()
-
-    async def _start(self) -> Link:
-        settled = anyio.Event()
-        self._starts.append(settled)
-        try:
-            return await self._start_in_either_version()
-        finally:
-            self._starts.remove(settled)
+            self._processes.end(start)
+            del self._settled[start]
             settled.set()
 
     async def _start_in_either_version(self) -> Link:
@@ -479,9 +450,15 @@ class Pool:
             await client.outgoing.drain_below(self._limit)
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
-        if self._link is link:
-            self._let_go()
+        self._emptied.set()
         link.at_clients.release()
 
     def on_dead(self, link: Link) -> None:
         """Do nothing: the pool does not wait for the death of a tree."""
+
+
+def _link(process: PooledProcess[OfSession]) -> Link:
+    """Return the oldest place in a process."""
+    place = process.first
+    assert isinstance(place, Link)
+    return place

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,9 +18,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.core import errors
-from acp_bridge.core.agents.connection import AgentCommand, Connection
+from acp_bridge.core.agents.connection import AgentCommand, Connection, OfSession
 from acp_bridge.core.agents.failed_start import NotReady
 from acp_bridge.core.agents.link import Link, Owner
+from acp_bridge.core.agents.process_pool import ProcessPool
 from acp_bridge.core.agents.spoken_version import SpokenVersion
 from acp_bridge.core.agents.stderr import cut
 from acp_bridge.core.clients.handshake import hello
@@ -199,16 +199,13 @@ class _Source:
 
     def __init__(self, tasks: TaskGroup, command: AgentCommand) -> None:
         self.tasks, self.command = tasks, command
+        self.processes: ProcessPool[OfSession] = ProcessPool()
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        return Link(Connection(self.command, name), owner, name, parked=parked)
+        return Link(Connection(self.command, name, self.processes), owner, name, parked=parked)
 
     #: it has one process, which no sessions share.
     shares = False
-    sharing: Sequence[Link] = ()
-
-    def note_link(self, link: Link) -> None:
-        """Do nothing: nobody looks for the process."""
 
 
 async def try_agent(settings: Settings) -> Trial:

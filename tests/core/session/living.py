@@ -80,7 +80,7 @@ class PlayedPool:
         ready, self.ready = self.ready, None
         return ready
 
-    async def take_warming(self) -> Link | None:
+    async def take_coming(self, agent_session_id: str | None) -> Link | None:
         if self.warming is None:
             return None
         await self.warming.wait()

@@ -8,9 +8,10 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from acp_bridge.core.agents.connection import AgentCommand, Connection
+from acp_bridge.core.agents.connection import AgentCommand, Connection, OfSession
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import Exit
+from acp_bridge.core.agents.process_pool import ProcessPool
 from acp_bridge.core.wire.jsonrpc import Decoder, Malformed, RpcError, encode
 from tests.support.waiting import until as until
 
@@ -37,8 +38,14 @@ class Gate:
 class Process(Connection):
     """One process of the agent; each of its requests is answered by a task of its own."""
 
-    def __init__(self, agent: "Agent", command: AgentCommand, name: str) -> None:
-        super().__init__(command, name)
+    def __init__(
+        self,
+        agent: "Agent",
+        command: AgentCommand,
+        name: str,
+        processes: ProcessPool[OfSession] | None,
+    ) -> None:
+        super().__init__(command, name, processes)
         self.agent = agent
         #: everything that it was sent, in order.
         self.received: list[Json] = []
@@ -85,13 +92,14 @@ class Process(Connection):
         if self.agent.unstartable:
             raise self.agent.unstartable
         self._spawned = True
+        self.note_spawned()
         if lock_fd is not None:
             self.hold_lock(lock_fd)
         try:
             await tasks.start(self._run)
             initialized = await self.ask("initialize", dict(self.command.initialize))
             await self.command.standing.repeat(self)
-            self.initialized = initialized
+            self.note_initialized(initialized)
         except BaseException:
             await self.end_start()
             raise
@@ -237,9 +245,15 @@ class Agent:
         return [process for process in self.processes if process.lives]
 
     def new_link(
-        self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
+        self,
+        command: AgentCommand,
+        owner: Owner,
+        name: str,
+        processes: ProcessPool[OfSession] | None = None,
+        *,
+        parked: bool = False,
     ) -> Link:
-        self.processes.append(Process(self, command, name))
+        self.processes.append(Process(self, command, name, processes))
         return Link(self.processes[-1], owner, name, parked=parked)
 
     def params(self, method: str) -> list[Any]:

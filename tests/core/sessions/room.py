@@ -1,14 +1,15 @@
 """The pool of processes without a session, the agent behind it, and a client to be asked."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge.core.agents.connection import AgentCommand
+from acp_bridge.core.agents.connection import AgentCommand, OfSession
 from acp_bridge.core.agents.link import Link, Owner
+from acp_bridge.core.agents.process_pool import ProcessPool
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.sessions.pool import Pool
 from tests.core.session.memory import ClientEnd
@@ -24,17 +25,16 @@ class Room:
         self.agent, self.tasks = agent, tasks
         self.editor = ClientEnd({"elicitation": {"form": {}}})
         self.asked: Client | None = self.editor.client
+        self.processes: ProcessPool[OfSession] = ProcessPool()
         self.pool = Pool(self, lambda: self.asked, timeout)
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        return self.agent.new_link(AgentCommand(("agent",), {}), owner, name, parked=parked)
+        return self.agent.new_link(
+            AgentCommand(("agent",), {}), owner, name, self.processes, parked=parked
+        )
 
     #: it has no sessions, so no process is shared.
     shares = False
-    sharing: Sequence[Link] = ()
-
-    def note_link(self, link: Link) -> None:
-        """Nobody looks for the process."""
 
     @property
     def links(self) -> list[Link]:

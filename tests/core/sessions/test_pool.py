@@ -129,7 +129,7 @@ async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another(
 
 async def test_a_session_that_is_loaded_while_the_first_process_starts_waits_for_that_one() -> None:
     async with room() as it:
-        assert await it.pool.take_warming() is None
+        assert await it.pool.take_coming() is None
         gate = it.agent.stops_at("initialize")
         got: list[Link | None] = []
 
@@ -139,9 +139,9 @@ async def test_a_session_that_is_loaded_while_the_first_process_starts_waits_for
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.pool.warm)
             await until(lambda: gate.reached)
-            tasks.start_soon(into, got, it.pool.take_warming)
+            tasks.start_soon(into, got, it.pool.take_coming)
             # the second one is not kept waiting: it starts its own
-            tasks.start_soon(into, got, it.pool.take_warming)
+            tasks.start_soon(into, got, it.pool.take_coming)
             await until(lambda: got)
             assert got == [None]
             tasks.start_soon(new)
@@ -149,7 +149,7 @@ async def test_a_session_that_is_loaded_while_the_first_process_starts_waits_for
         first, second = it.links
         assert got == [None, first, second]
         assert it.pool.link is None
-        assert await it.pool.take_warming() is None
+        assert await it.pool.take_coming() is None
 
 
 async def test_a_process_that_a_new_session_waits_for_is_not_promised_to_a_load() -> None:
@@ -162,7 +162,7 @@ async def test_a_process_that_a_new_session_waits_for_is_not_promised_to_a_load(
             await until(lambda: gate.reached)
             tasks.start_soon(into, got, it.pool.take)
             await anyio.lowlevel.checkpoint()
-            assert await it.pool.take_warming() is None
+            assert await it.pool.take_coming() is None
             gate.open()
         assert got == it.links
 
@@ -174,7 +174,7 @@ async def test_a_load_that_gives_up_leaves_the_process_that_was_started() -> Non
 
         async def load() -> None:
             with given_up:
-                await it.pool.take_warming()
+                await it.pool.take_coming()
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.pool.warm)
@@ -195,7 +195,7 @@ async def test_a_load_that_gives_up_as_the_process_comes_has_it_or_leaves_it() -
 
         async def load() -> None:
             with given_up:
-                got.append(await it.pool.take_warming())
+                got.append(await it.pool.take_coming())
 
         async def warm() -> None:
             await it.pool.warm()
@@ -218,7 +218,7 @@ async def test_a_load_that_waited_for_a_process_that_did_not_start_is_told_so() 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.pool.warm)
             await anyio.lowlevel.checkpoint()
-            tasks.start_soon(into, got, it.pool.take_warming)
+            tasks.start_soon(into, got, it.pool.take_coming)
         assert got == [None]
 
 

@@ -50,7 +50,7 @@ class Kept:
 
     async def given_up(self) -> None:
         """Return when no further process is on its way."""
-        await until(lambda: not self.pool._keeps_warm)
+        await until(lambda: not self.room.processes.warmth.kept)
         assert self.pool.link is None
 
 
@@ -120,7 +120,7 @@ async def test_a_process_of_which_no_session_came_is_enough() -> None:
     async with kept() as it:
         link = await it.pool.take()
         await it.pool.give_back(link)
-        await until(lambda: not it.pool._keeps_warm)
+        await until(lambda: not it.room.processes.warmth.kept)
         assert it.agent.living == [link.connection]
 
 

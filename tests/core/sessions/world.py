@@ -43,9 +43,7 @@ class MemoryContext(SessionContext):
         self.agent = agent
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        link = self.agent.new_link(self.command, owner, name, parked=parked)
-        self.note_link(link)
-        return link
+        return self.agent.new_link(self.command, owner, name, self.processes, parked=parked)
 
 
 def settings(home: Path, agent_name: str = "agent", **more: Any) -> Settings:

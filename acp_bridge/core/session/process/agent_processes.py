@@ -31,7 +31,7 @@ class LinkSource(Protocol):
         """Return a link that is not started."""
 
 
-class ProcessPool(Protocol):
+class ReadyProcesses(Protocol):
     """Has processes ready for sessions (`sessions.pool.Pool`)."""
 
     def take_ready(self, *, agent_session_id: str | None) -> Link | None:
@@ -40,10 +40,10 @@ class ProcessPool(Protocol):
         None that has another session of this id.
         """
 
-    async def take_warming(self) -> Link | None:
-        """Wait for the process that is being started for the next session, and take it.
+    async def take_coming(self, agent_session_id: str | None) -> Link | None:
+        """Return a process as `take_ready` does, or wait for one that is being started.
 
-        None if there is no such process, or if it does not start.
+        None if there is none that the session may have.
         """
 
 
@@ -60,7 +60,7 @@ class AgentProcesses:
     def __init__(
         self,
         source: LinkSource,
-        pool: ProcessPool,
+        pool: ReadyProcesses,
         lease: int,
         core: Core,
         agent_session_id: Callable[[], str | None],
@@ -142,8 +142,8 @@ class AgentProcesses:
         return ev.Started(epoch)
 
     async def _come(self, member: _Member, epoch: int) -> ev.Event:
-        if warming := await self._pool.take_warming():
-            return self._adopt(member, warming, epoch)
+        if coming := await self._pool.take_coming(self._agent_session_id()):
+            return self._adopt(member, coming, epoch)
         return await self._started(member.link, epoch)
 
     async def _started(self, link: Link, epoch: int) -> ev.Event:

@@ -1,0 +1,563 @@
+"""Which process a session gets, which it leaves, and for whom a process is occupied.
+
+`TABLE` and `STEPS` are written down, not computed: a row that is missing fails. The model plays
+sessions that follow what is decided, in any order of events, and checks the promises of P18.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from acp_bridge.core.agents.process_pool import (
+    Begin,
+    End,
+    Need,
+    PooledProcess,
+    ProcessPool,
+    Reason,
+    Share,
+    Start,
+    State,
+    Take,
+    Wait,
+    Warmth,
+)
+
+
+class Place:
+    """A session's place."""
+
+    def __init__(self, name: str, *, opening: bool = False) -> None:
+        self.agent_session_id: str | None = name or None
+        self.opening = opening
+
+    def __repr__(self) -> str:
+        return self.agent_session_id or "unnamed"
+
+
+A, B, C, D = (Place(name) for name in "abcd")
+BY_NAME = dict(zip("abcd", (A, B, C, D), strict=True))
+Process = PooledProcess[Place]
+
+
+def of(sessions: str, works: str = "") -> Process:
+    """Return a process with these sessions, of which those in `works` work."""
+    process: Process = PooledProcess()
+    process.note_initialized()
+    for session in sessions:
+        process.join(BY_NAME[session])
+    for session in works:
+        process.note(BY_NAME[session], works=True)
+    return process
+
+
+# --- one process -------------------------------------------------------------------------------
+
+
+def test_a_process_is_occupied_for_the_others_while_one_session_works() -> None:
+    process = of("abc")
+    assert process.note(A, works=True) == (B, C)
+    assert [process.occupied(each) for each in (A, B, C)] == [False, True, True]
+    assert process.note(A, works=True) == ()
+    assert process.note(A, works=False) == (B, C)
+    assert not any(process.occupied(each) for each in (A, B, C))
+
+
+def test_a_session_that_works_already_is_not_asked_to_leave_and_is_told_when_it_rests() -> None:
+    process = of("ab", works="a")
+    assert process.note(B, works=True) == (B,)
+    assert not process.occupied(B)
+    assert process.note(B, works=False) == (B,)
+    assert process.occupied(B)
+
+
+def test_who_leaves_frees_the_process_for_the_others_and_is_told_nothing() -> None:
+    process = of("ab", works="a")
+    assert process.leave(A) == (B,)
+    assert (list(process), process.works) == ([B], False)
+    assert process.leave(D) == ()
+    assert of("ab", works="ab").leave(A) == ()
+
+
+def test_only_a_session_that_works_or_that_nobody_works_beside_takes_its_process_with_it() -> None:
+    assert of("a").dies_with(A)
+    assert of("ab").dies_with(A)
+    assert of("ab", works="a").dies_with(A)
+    assert not of("ab", works="b").dies_with(A)
+    assert of("ab", works="ab").dies_with(A)
+
+
+def test_a_process_in_which_another_session_is_being_opened_dies_only_with_one_that_works() -> None:
+    opening = Place("", opening=True)
+    process = of("a")
+    process.join(opening)
+    assert not process.dies_with(A)
+    assert process.dies_with(opening)
+    process.note(A, works=True)
+    assert process.dies_with(A)
+
+
+def test_a_doomed_process_is_occupied_for_all_at_rest_and_dies_whoever_is_told_so_again() -> None:
+    process = of("ab", works="a")
+    assert process.doom() == ()
+    assert process.note(A, works=False) == (A,)
+    assert process.spoiled
+    assert process.occupied(B)
+    assert process.dies_with(A)
+    assert of("ab").doom() == (A, B)
+    assert of("a").doom() == ()
+
+
+def test_a_session_that_has_come_to_nothing_leaves_a_process_that_others_have() -> None:
+    unopened = Place("")
+    process = of("a")
+    process.join(unopened)
+    assert not process.dies_with(unopened)
+    alone: Process = PooledProcess()
+    alone.join(unopened)
+    assert alone.dies_with(unopened)
+
+
+def test_the_process_waits_for_the_clients_of_those_who_work_or_of_all_if_none_does() -> None:
+    assert of("ab").paced == (A, B)
+    assert of("ab", works="b").paced == (B,)
+
+
+def test_the_only_one_that_works_is_known_while_it_is_the_only_one() -> None:
+    assert of("ab").only_working is None
+    assert of("ab", works="b").only_working is B
+    assert of("ab", works="ab").only_working is None
+
+
+_TOLD = ("join", "leave", "on", "off", "doom")
+
+
+@given(st.lists(st.tuples(st.sampled_from((A, B, C, D)), st.sampled_from(_TOLD))))
+def test_who_follows_what_it_is_told_always_knows_for_whom_the_process_is_occupied(
+    steps: list[tuple[Place, str]],
+) -> None:
+    process, told = of(""), dict[Place, bool]()
+    for session, step in steps:
+        if step == "join":
+            process.join(session)
+            told.setdefault(session, process.occupied(session))
+            continue
+        if step == "leave":
+            changed = process.leave(session)
+            told.pop(session, None)
+        elif step == "doom":
+            changed = process.doom()
+        else:
+            changed = process.note(session, works=step == "on")
+        for each in changed:
+            told[each] = not told[each]
+        assert told == {each: process.occupied(each) for each in process}
+
+
+# --- the states --------------------------------------------------------------------------------
+
+Pool = ProcessPool[Place]
+_EVENTS: dict[str, Callable[[Pool, Process], object]] = {
+    "initialized": lambda _, process: process.note_initialized(),
+    "kept": lambda pool, process: pool.keep(process),
+    "withdrawn": lambda pool, process: pool.withdraw(process),
+    "b joins": lambda _, process: process.join(B),
+    "a works": lambda _, process: process.note(A, works=True),
+    "a rests": lambda _, process: process.note(A, works=False),
+    "a leaves": lambda _, process: process.leave(A),
+    "spoiled": lambda _, process: setattr(process, "spoiled", True),
+    "doomed": lambda _, process: process.doom(),
+    "gone": lambda pool, process: pool.remove(process),
+}
+_COLUMNS = tuple(_EVENTS)
+#: the state after each event of `_COLUMNS`; "." is the same state.
+TABLE = {
+    "starting": "resting . . . . . . . . gone",
+    "waiting": ". . resting . . . . spoiled spoiled gone",
+    "resting": ". waiting . . working . . spoiled spoiled gone",
+    "working": ". . . . . resting resting spoiled spoiled gone",
+    "spoiled": ". . . . . . . . . gone",
+    "doomed": ". . . . . . . . . gone",
+    "gone": ". . . . . . . . . .",
+}
+
+
+def in_state(state: State) -> tuple[Pool, Process]:
+    """Return a pool and a process of it that is in this state, with session `a`."""
+    pool: Pool = ProcessPool()
+    process: Process = PooledProcess()
+    pool.add(process)
+    process.join(A)
+    if state is State.STARTING:
+        return pool, process
+    process.note_initialized()
+    match state:
+        case State.WAITING:
+            pool.keep(process)
+        case State.WORKING:
+            process.note(A, works=True)
+        case State.SPOILED:
+            process.doom()
+        case State.DOOMED:
+            process.join(B)
+            process.doom()
+        case State.GONE:
+            pool.remove(process)
+        case _:
+            pass
+    assert process.state is state
+    return pool, process
+
+
+@pytest.mark.hazard("P18")
+def test_every_state_of_a_process_and_every_event_lead_to_the_state_of_the_table() -> None:
+    assert set(TABLE) == set(State)
+    for state in State:
+        nexts = TABLE[state].split()
+        for event, then in zip(_COLUMNS, nexts, strict=True):
+            pool, process = in_state(state)
+            _EVENTS[event](pool, process)
+            assert process.state == (state if then == "." else then), (state, event)
+
+
+def test_one_process_waits_at_most_and_none_that_a_session_has() -> None:
+    pool: Pool = ProcessPool()
+    pool.add(shared := of("ab"))
+    pool.add(first := of("c"))
+    pool.add(second := of("d"))
+    assert not pool.keep(shared)
+    assert pool.keep(first)
+    assert not pool.keep(second)
+    assert pool.keep(first)
+    pool.remove(first)
+    assert pool.waiting is None
+    assert pool.keep(second)
+
+
+def test_a_process_is_wanted_for_the_next_session_if_none_waits_or_comes_and_the_pool_is_open() -> (
+    None
+):
+    pool: Pool = ProcessPool()
+    assert pool.wants_one
+    start = pool.begin(for_next=True)
+    assert not pool.wants_one
+    pool.end(start)
+    pool.begin(for_next=False)
+    assert pool.wants_one
+    pool.add(waits := of("a"))
+    pool.keep(waits)
+    assert not pool.wants_one
+    assert pool.ready == [waits]
+    pool.remove(waits)
+    assert (pool.ready, pool.wants_one) == ([], True)
+    pool.close()
+    assert not pool.wants_one
+
+
+# --- what a session gets -----------------------------------------------------------------------
+
+
+def test_a_session_shares_a_process_or_gets_the_one_that_waits_or_that_is_started() -> None:
+    pool: Pool = ProcessPool()
+    need: Need[Place] = Need(shares=True)
+    assert isinstance(pool.step(need), Begin)
+    own = pool.begin(for_next=False)
+    assert pool.step(need) == Wait(own, claimed=False)
+    coming = pool.begin(for_next=True)
+    assert pool.step(need) == Wait(coming, claimed=True)
+    coming.claimed = True
+    assert pool.step(need) == Wait(own, claimed=False)
+    pool.add(waits := of("a"))
+    pool.keep(waits)
+    assert pool.step(need) == Take(waits)
+    pool.add(shared := of("b"))
+    assert pool.step(need) == Share(shared)
+
+
+@pytest.mark.hazard("P11.1")
+def test_a_session_that_shares_no_process_never_waits_for_one_that_another_needs() -> None:
+    pool: Pool = ProcessPool()
+    need: Need[Place] = Need(shares=False)
+    pool.add(of("b"))
+    pool.begin(for_next=False)
+    assert isinstance(pool.step(need), Begin)
+    coming = pool.begin(for_next=True)
+    assert pool.step(need) == Wait(coming, claimed=True)
+    coming.claimed = True
+    assert isinstance(pool.step(need), Begin)
+
+
+def test_a_light_process_that_waits_is_ended_if_a_complete_one_can_be_forked() -> None:
+    pool: Pool = ProcessPool()
+    pool.add(waits := of("a"))
+    pool.keep(waits)
+    step = pool.step(Need(shares=False), light=True)
+    assert step == End(waits, Reason.LIGHT)
+
+
+def test_a_session_is_shared_where_it_is_asked_for_or_else_in_the_oldest_process() -> None:
+    pool: Pool = ProcessPool()
+    pool.add(oldest := of("a"))
+    pool.add(newest := of("b"))
+    assert pool.shared(Need(shares=True)) is oldest
+    assert pool.shared(Need(shares=True, first=newest)) is newest
+    newest.note(B, works=True)
+    assert pool.shared(Need(shares=True, first=newest)) is oldest
+
+
+def test_a_session_never_comes_to_a_process_in_which_another_has_its_id() -> None:
+    pool: Pool = ProcessPool()
+    pool.add(of("a"))
+    pool.add(other := of("b"))
+    assert pool.shared(Need(shares=True, agent_session_id="a")) is other
+    assert pool.shared(Need(shares=True, agent_session_id="c")) is not other
+
+
+# --- the model ---------------------------------------------------------------------------------
+
+
+class Session:
+    """A session that follows what is decided; it waits for a start, or has a process."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.process: Process | None = None
+        self.waits_for: Start[Place] | None = None
+        self.claimed = False
+
+
+class Sessions(RuleBasedStateMachine):
+    """Sessions that come, work, move, end and die, on an agent that may share its processes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool: Pool = ProcessPool()
+        self.sessions: list[Session] = []
+        self.starts: list[Start[Place]] = []
+        #: who a start was begun for; None: for the next session.
+        self.begun: dict[int, Session | None] = {}
+        self.count = 0
+
+    @initialize(shares=st.booleans())
+    def begin(self, shares: bool) -> None:
+        self.shares = shares
+
+    # --- what sessions want ----------------------------------------------------------------------
+
+    @rule(again=st.booleans())
+    def comes(self, again: bool) -> None:
+        """A session comes; `again`: with an id that another has, as agents give them by process."""
+        self.count += 1
+        known = self.sessions[0].place.agent_session_id if again and self.sessions else None
+        self.sessions.append(session := Session(Place(known or f"s{self.count}")))
+        self.finds(session)
+
+    @rule(n=st.integers(0, 9))
+    def prompts(self, n: int) -> None:
+        """A session at rest is prompted: it works where it is, or moves."""
+        if session := self.one(n):
+            assert session.process
+            if session.process.occupied(session.place):
+                self.leaves(session)
+                self.finds(session)
+            if session.process:
+                session.process.note(session.place, works=True)
+
+    @rule(n=st.integers(0, 9))
+    def rests(self, n: int) -> None:
+        if session := self.one(n):
+            assert session.process
+            session.process.note(session.place, works=False)
+
+    @rule(n=st.integers(0, 9))
+    def ends(self, n: int) -> None:
+        if session := self.one(n):
+            self.leaves(session)
+            self.sessions.remove(session)
+
+    @rule(n=st.integers(0, 9))
+    def is_refused(self, n: int) -> None:
+        """The agent refuses a session, and its process may wait for the next one."""
+        if (session := self.one(n)) and session.process and not session.process.works:
+            process = session.process
+            if process.several:
+                process.leave(session.place)
+            elif not self.pool.keep(process):
+                self.pool.remove(process)
+            self.sessions.remove(session)
+
+    @rule(n=st.integers(0, 9))
+    def is_killed(self, n: int) -> None:
+        """A session's process is killed if that harms no other one; else the session leaves it."""
+        if session := self.one(n):
+            assert session.process
+            if session.process.dies_with(session.place):
+                session.process.doom()
+            self.leaves(session)
+            self.finds(session)
+
+    # --- what processes do -----------------------------------------------------------------------
+
+    @rule()
+    def is_warmed(self) -> None:
+        if self.pool.wants_one:
+            self.starts.append(start := self.pool.begin(for_next=True))
+            self.begun[id(start)] = None
+
+    @rule(n=st.integers(0, 9), well=st.booleans())
+    def start_ends(self, n: int, well: bool) -> None:
+        if not self.starts:
+            return
+        start = self.starts.pop(n % len(self.starts))
+        if well:
+            process: Process = PooledProcess()
+            start.process = process
+            self.pool.add(process)
+            process.note_initialized()
+        mine = self.begun.pop(id(start))
+        waiting = [each for each in self.sessions if each.waits_for is start]
+        assert sum(each.claimed for each in waiting) == start.claimed
+        if start.process and start.waits:
+            start.process.join(Place(""))
+            if not self.pool.keep(start.process):
+                self.pool.remove(start.process)
+        self.pool.end(start)
+        for session in waiting:
+            claimed, session.waits_for, session.claimed = session.claimed, None, False
+            if start.process and (claimed or session is mine):
+                self.gets(session, start.process)
+            elif session is mine:  # it is told that its process did not start
+                self.sessions.remove(session)
+            else:
+                self.finds(session)
+
+    @rule(n=st.integers(0, 9))
+    def dies(self, n: int) -> None:
+        if ready := self.pool.ready:
+            process = ready[n % len(ready)]
+            self.pool.remove(process)
+            for session in list(self.sessions):
+                if session.process is process:
+                    session.process = None
+                    self.finds(session)
+
+    # --- what the shell does ---------------------------------------------------------------------
+
+    def one(self, n: int) -> Session | None:
+        settled = [session for session in self.sessions if session.process]
+        return settled[n % len(settled)] if settled else None
+
+    def leaves(self, session: Session) -> None:
+        process, session.process = session.process, None
+        assert process
+        if process.several:
+            process.leave(session.place)
+        else:
+            self.pool.remove(process)
+        if process.state is State.DOOMED:
+            self.pool.remove(process)
+            for other in list(self.sessions):
+                if other.process is process:
+                    other.process = None
+                    self.finds(other)
+
+    def finds(self, session: Session) -> None:
+        need: Need[Place] = Need(self.shares, session.place.agent_session_id)
+        match self.pool.step(need):
+            case Share(process):
+                assert self.shares
+                assert not process.works
+                assert not process.has_session(session.place.agent_session_id)
+                self.gets(session, process)
+            case Take(process):
+                assert self.pool.withdraw(process)
+                assert len(process) == 1
+                for nobody in tuple(process):
+                    process.join(session.place)
+                    process.leave(nobody)
+                session.process = process
+            case Wait(start, claimed):
+                assert start in self.starts
+                assert not (claimed and start.claimed)
+                start.claimed |= claimed
+                session.claimed = claimed
+                session.waits_for = start
+            case _:
+                assert self.pool.waiting is None
+                self.starts.append(start := self.pool.begin(for_next=False))
+                self.begun[id(start)] = session
+                session.waits_for = start
+
+    def gets(self, session: Session, process: Process) -> None:
+        assert process.state is State.RESTING
+        process.join(session.place)
+        session.process = process
+
+    # --- what always holds -----------------------------------------------------------------------
+
+    @invariant()
+    def no_process_works_for_two(self) -> None:
+        for process in self.pool.ready:
+            assert not process.works or len(process.paced) == 1
+            assert self.shares or not process.several
+
+    @invariant()
+    def every_session_has_a_process_or_waits_for_a_start(self) -> None:
+        for session in self.sessions:
+            assert (session.process is None) != (session.waits_for is None)
+            assert session.waits_for is None or session.waits_for in self.starts
+            assert session.process is None or session.process.state is not State.GONE
+
+
+SessionsTest = Sessions.TestCase
+SessionsTest.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+SessionsTest = pytest.mark.hazard("P18", "P18.2", "P18.3")(SessionsTest)
+
+
+# --- kept warm ---------------------------------------------------------------------------------
+
+
+def test_the_next_process_is_started_when_one_was_taken_and_only_once() -> None:
+    warmth = Pool().warmth
+    assert not warmth.note_taken()
+    warmth.wanted = True
+    assert warmth.note_taken()
+    assert not warmth.note_taken()
+    assert not warmth.note_taken()
+    warmth.kept = False
+    assert warmth.note_taken()
+
+
+def test_three_starts_in_a_row_that_no_session_took_are_enough_until_one_does() -> None:
+    warmth: Warmth[Place] = Warmth()
+    for _ in range(3):
+        assert warmth.goes_on
+        warmth.note_start()
+    assert not warmth.goes_on
+    warmth.note_taken()
+    assert (warmth.goes_on, warmth.tries) == (True, 0)
+
+
+def test_a_process_is_outdated_if_something_was_set_while_it_started() -> None:
+    warmth: Warmth[Place] = Warmth()
+    for changes in (0, 1, 2):
+        warmth.note_start()
+        for _ in range(changes):
+            warmth.note_change(of("b"))
+        assert warmth.note_come(of("a")) == (changes > 0)
+
+
+def test_a_change_outdates_the_warm_process_unless_that_one_was_told_of_it() -> None:
+    warmth: Warmth[Place] = Warmth()
+    other, warm = of("a"), of("b")
+    assert not warmth.note_come(warm)
+    assert warmth.note_change(other) is None  # none is kept warm: it waits for another reason
+    warmth.wanted = True
+    assert warmth.note_change(other) is warm
+    assert warmth.note_change(warm) is None
+    never: Warmth[Place] = Warmth()
+    never.wanted = True
+    assert never.note_change(other) is None
