@@ -233,6 +233,8 @@ class Need(Struct, Generic[_Place]):
     agent_session_id: str | None = None
     #: the process that it shares if that one will do.
     first: PooledProcess[_Place] | None = None
+    #: the process that it has left, and that holds on to it: no other one can open it.
+    back: PooledProcess[_Place] | None = None
 
 
 class Share(Struct, Generic[_Place], frozen=True):
@@ -273,6 +275,8 @@ class ProcessPool(Generic[_Place]):
         self._processes: list[PooledProcess[_Place]] = []
         self._starts: list[Start[_Place]] = []
         self._closed = False
+        #: the agent was seen to hold on to a session that it had closed: none is shared any more.
+        self.holds_on = False
         #: the process that waits for a session; None if none does.
         self.waiting: PooledProcess[_Place] | None = None
         self.warmth: Warmth[_Place] = Warmth()
@@ -312,23 +316,25 @@ class ProcessPool(Generic[_Place]):
             return Take(self.waiting)
         if (coming := self.coming) and not coming.claimed:
             return Wait(coming, claimed=True)
-        if need.shares and self._starts:
+        if need.shares and not self.holds_on and self._starts:
             return Wait(self._starts[0], claimed=False)
         return Begin()
 
     def shared(self, need: Need[_Place]) -> PooledProcess[_Place] | None:
         """Return a process at rest that the session can share with others; None if there is none.
 
-        `need.first` is preferred, then the oldest. It is never one in which another session has the
-        same id: agents number them in each process and folder.
+        `need.back` is preferred, then `need.first`, then the oldest. It is never one in which
+        another session has the same id: agents number them in each process and folder.
         """
         fit = [
             each
             for each in self._processes
-            if need.shares
-            and each.state is State.RESTING
-            and not each.has_session(need.agent_session_id)
+            if each.state is State.RESTING and not each.has_session(need.agent_session_id)
         ]
+        if need.back in fit:
+            return need.back
+        if not need.shares or self.holds_on:
+            return None
         return need.first if need.first in fit else next(iter(fit), None)
 
     def withdraw(self, process: PooledProcess[_Place]) -> bool:

@@ -236,7 +236,9 @@ class Effects(Struct, frozen=True):
 
     async def _open(self, link: Link) -> None:
         """Give a process the session, and tell the machine how that went."""
-        self.core.feed(await self.restart.run(link))
+        outcome = await self.restart.run(link)
+        self.processes.note_opened(link, well=not isinstance(outcome, ev.LoadRefused))
+        self.core.feed(outcome)
         if self.core.now.provisional:
             self.provisional.begin(link)
 

@@ -140,15 +140,22 @@ class Pool:
         return link
 
     def take_ready(
-        self, first: Connection | None = None, *, agent_session_id: str | None = None
+        self,
+        first: Connection | None = None,
+        *,
+        agent_session_id: str | None = None,
+        back: Connection | None = None,
     ) -> Link | None:
         """Return a process that is ready for a session, for the caller to own; None if none is.
 
         It is one at rest that other sessions have, `first` if it will do, or the one that waits.
-        `agent_session_id`: the session's id, if the agent has given it one. A light process is
-        retired instead as soon as a complete one can be forked.
+        `agent_session_id`: the session's id, if the agent has given it one. `back`: the process
+        that it has left and that holds on to it. A light process is retired instead as soon as a
+        complete one can be forked.
         """
-        return self._taken(self._now(self._need(agent_session_id, first)))
+        need = self._need(agent_session_id, first)
+        need.back = back.links if back else None
+        return self._taken(self._now(need))
 
     async def take_coming(self, agent_session_id: str | None = None) -> Link | None:
         """Return a process as `take_ready` does, or wait for one that is being started.
@@ -182,6 +189,12 @@ class Pool:
             return await work(fresh)
         except errors.AgentEnded as exc:
             raise await fresh.why_not(exc, OPENS) from exc
+
+    def note_held(self) -> None:
+        """Note that the agent holds on to a session that it has closed: none is shared any more."""
+        if not self._processes.holds_on:
+            event("agent.holds_on")
+        self._processes.holds_on = True
 
     def _need(
         self, agent_session_id: str | None, first: Connection | None = None

@@ -316,6 +316,24 @@ def test_a_session_never_comes_to_a_process_in_which_another_has_its_id() -> Non
     assert pool.shared(Need(shares=True, agent_session_id="c")) is not other
 
 
+@pytest.mark.hazard("P18.1")
+def test_an_agent_that_holds_on_to_what_it_closed_gets_that_back_and_shares_nothing_else() -> None:
+    pool: Pool = ProcessPool()
+    pool.add(of("a"))
+    pool.add(left := of("b"))
+    need: Need[Place] = Need(shares=True, agent_session_id="c")
+    pool.holds_on = True
+    own = pool.begin(for_next=False)
+    assert isinstance(pool.step(need), Begin)
+    pool.end(own)
+    need.back = left
+    assert pool.step(need) == Share(left)
+    pool.holds_on = False
+    assert pool.step(need) == Share(left)
+    left.note(B, works=True)
+    assert pool.step(need) != Share(left)
+
+
 # --- the model ---------------------------------------------------------------------------------
 
 

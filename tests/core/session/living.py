@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from acp_bridge.core.agents.connection import AgentCommand
+from acp_bridge.core.agents.connection import AgentCommand, Connection
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.clients.client import ClientRequest
@@ -76,7 +76,10 @@ class PlayedPool:
         self.warming: anyio.Event | None = None
         self.warm: PlayedAgent | None = None
 
-    def take_ready(self, *, agent_session_id: str | None) -> Link | None:
+    def note_held(self) -> None:
+        """No process of a pool is shared here."""
+
+    def take_ready(self, *, agent_session_id: str | None, back: Connection | None) -> Link | None:
         ready, self.ready = self.ready, None
         return ready
 

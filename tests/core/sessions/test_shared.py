@@ -6,6 +6,7 @@ import pytest
 
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.machine import events as ev
+from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.sessions.agent import Agent, Json, Process, until
 from tests.core.sessions.world import SETUP, World, world
 
@@ -297,3 +298,30 @@ async def test_sessions_that_have_one_id_in_two_processes_come_never_into_one(
         turn.open()
         for prompt in prompts:
             assert await it.editor.stop_reason(prompt) == "end_turn"
+
+
+@pytest.mark.hazard("P18.1")
+async def test_a_session_that_its_old_process_holds_on_to_goes_back_there_and_none_share_any_more(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        (old,) = it.agent.processes
+
+        async def held(process: Process, params: Json) -> Json:
+            if process is not old:
+                raise RpcError(-32603, "it is open elsewhere")
+            return {}
+
+        it.agent.script |= {"session/resume": held, "session/load": held}
+        turn = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(first, "long")
+        await until(lambda: turn.reached == 1)
+        refused = it.editor.prompt(second, "meanwhile")
+        assert "it is open elsewhere" in str((await it.editor.refusal(refused)).data)
+        turn.open()
+        assert await it.editor.stop_reason(running) == "end_turn"
+        await it.says(second, "again")
+        assert process_of(it, second) is old
+        third = await it.new()
+        assert process_of(it, third) is not old

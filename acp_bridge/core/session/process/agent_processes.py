@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
 from acp_bridge.core import errors
+from acp_bridge.core.agents.connection import Connection
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.machine import events as ev
@@ -34,11 +35,14 @@ class LinkSource(Protocol):
 class ReadyProcesses(Protocol):
     """Has processes ready for sessions (`sessions.pool.Pool`)."""
 
-    def take_ready(self, *, agent_session_id: str | None) -> Link | None:
+    def take_ready(self, *, agent_session_id: str | None, back: Connection | None) -> Link | None:
         """Return an initialized process, for the caller to own; None if none is ready.
 
-        None that has another session of this id.
+        None that has another session of this id; `back` if that is at rest.
         """
+
+    def note_held(self) -> None:
+        """Note that the agent holds on to a session that it has closed."""
 
     async def take_coming(self, agent_session_id: str | None) -> Link | None:
         """Return a process as `take_ready` does, or wait for one that is being started.
@@ -78,6 +82,10 @@ class AgentProcesses:
         self._members: dict[int, _Member] = {}
         #: has the session open already; the next start takes it.
         self._offered: Link | None = None
+        #: the process that the session has left last, if others had it.
+        self._left: Connection | None = None
+        #: that process, if another one was refused the session meanwhile.
+        self._holds_on: Connection | None = None
 
     def add(self, link: Link, epoch: int) -> None:
         """Add the running process in which `session/new` opened the session."""
@@ -133,7 +141,8 @@ class AgentProcesses:
             self._core.feed(outcome)
 
     def _take_ready(self) -> Link | None:
-        return self._pool.take_ready(agent_session_id=self._agent_session_id())
+        back, self._holds_on = self._holds_on, None
+        return self._pool.take_ready(agent_session_id=self._agent_session_id(), back=back)
 
     def _adopt(self, member: _Member, link: Link, epoch: int) -> ev.Event:
         member.link, link.epoch = link, epoch
@@ -180,8 +189,20 @@ class AgentProcesses:
         The machine is told as of a death.
         """
         if link := self.get(epoch):
+            self._left = link.connection if link.shared else None
             await link.leave()
             await self.kill(epoch)
+
+    def note_opened(self, link: Link, *, well: bool) -> None:
+        """Note that a process has opened the session, or has not.
+
+        If it has refused, although the process that was left lives, that one may still have it: the
+        next start goes back there if it is at rest, and no sessions share a process any more.
+        """
+        left, self._left = self._left, None if well else self._left
+        if left and not well and not left.gone and not link.gone:
+            self._holds_on = left
+            self._pool.note_held()
 
     async def close(self, epoch: int, grace: float) -> None:
         """Let an agent close the session and end in `grace` seconds, then kill what is left.
