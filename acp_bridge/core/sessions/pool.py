@@ -274,10 +274,11 @@ class Pool:
         link.at_clients.give_up_session()
         link.park()
         await link.leave()
-        if not link.gone and self.link is None:
-            self._emptied = anyio.Event()
+        was_empty = self._processes.waiting is None
         if link.gone or not self._processes.keep(link.connection.links):
             await link.kill()
+        elif was_empty:
+            self._emptied = anyio.Event()
 
     async def retire(self, link: Link, reason: Reason, grace: float) -> None:
         """End a process if it still waits; it has `grace` seconds to end by itself."""
@@ -463,7 +464,8 @@ class Pool:
             await client.outgoing.drain_below(self._limit)
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
-        self._emptied.set()
+        if self._processes.waiting is None:
+            self._emptied.set()
         link.at_clients.release()
 
     def on_dead(self, link: Link) -> None:
