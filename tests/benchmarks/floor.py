@@ -46,13 +46,14 @@ def main() -> None:
         method, request, params = message.get("method"), message.get("id"), message.get("params")
         match method:
             case "initialize":
-                capabilities = {"loadSession": False, "sessionCapabilities": {"resume": {}}}
+                able: dict[str, object] = {"resume": {}, "close": {}}
+                capabilities = {"loadSession": False, "sessionCapabilities": able}
                 result = {"protocolVersion": 1, "agentCapabilities": capabilities}
                 put({"id": request, "result": result})
             case "session/new":
                 sessions += 1
                 put({"id": request, "result": {"sessionId": f"floor-{os.getpid()}-{sessions}"}})
-            case "session/resume":
+            case "session/resume" | "session/close":
                 put({"id": request, "result": {}})
             case "session/prompt":
                 session_id = params["sessionId"]

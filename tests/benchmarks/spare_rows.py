@@ -1,4 +1,4 @@
-"""How long a further session takes to open: the agent alone, behind the bridge, `--spare`."""
+"""How long a further session takes to open: alone, behind the bridge, shared, with `--spare`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ def spare(home: Path) -> Figures:
     """The median of the second and later `session/new`, in milliseconds."""
     log = home / "log"
     words = [*bridge(home), "--spare", "--log-file", str(log), "--", *FLOOR]
+    shared = [*bridge(home), "--process-per-session", "off", "--", *FLOOR]
     return {
         "new_alone_median_ms": _opened(FLOOR),
         "new_behind_median_ms": _opened(bridge(home, *FLOOR)),
+        "new_shared_median_ms": _opened(shared),
         "new_spare_median_ms": _opened(words, log),
     }
 

@@ -69,10 +69,13 @@ def _session_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
 
 def _spare_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     reach = f["new_alone_median_ms"] + 10
+    shared = f["new_alone_median_ms"] * 1.3 + 20
     return [
         _row("a further `session/new`: the agent alone, behind the bridge", "as it is",
              (f["new_alone_median_ms"], float("inf"), "ms"),
              (f["new_behind_median_ms"], float("inf"), "ms")),
+        _row("... in a process that sessions share: 1.3 times alone and 20 ms", f"{shared:.1f} ms",
+             (f.get("new_shared_median_ms", 0.0), shared, "ms")),
         _row("... with `--spare`: the agent's own answer and 10 ms", f"{reach:.1f} ms",
              (f["new_spare_median_ms"], reach, "ms")),
     ]  # fmt: skip
