@@ -26,6 +26,8 @@ class KnownAgent:
     date: datetime.date | None
     #: the name that it gives itself, if its sessions share a process well; None if they don't.
     shares: str | None
+    #: how they do it, one of `process_pool.Sharing`.
+    sharing: str
 
     @property
     def typed(self) -> str:
@@ -53,15 +55,19 @@ def known_agents() -> tuple[KnownAgent, ...]:
             row.get("tried"),
             row.get("date"),
             row.get("shares"),
+            row.get("sharing", "resting"),
         )
         for row in rows
     )
 
 
 @cache
-def seen_to_share() -> frozenset[str]:
-    """Return the names that the agents give themselves whose sessions share a process well."""
-    return frozenset(agent.shares for agent in known_agents() if agent.shares)
+def seen_to_share() -> dict[str, str]:
+    """Return how sessions share a process, by the name that the agent gives itself.
+
+    It has only agents for which that was seen to go well.
+    """
+    return {agent.shares: agent.sharing for agent in known_agents() if agent.shares}
 
 
 def advice_for(words: Sequence[str], *, missing: bool = False) -> str:

@@ -275,6 +275,11 @@ class Link:
         for link in links.note(self, works=works):
             link.note_occupied()
 
+    def note_prompted(self) -> None:
+        """Note that the session had a prompt, maybe in another process."""
+        for link in self.connection.links.note_prompted(self):
+            link.note_occupied()
+
     def note_occupied(self) -> None:
         """Tell the owner if the process works for another session now, or not any more."""
         tell_owner(self.owner.on_occupied if self.occupied else self.owner.on_free, self)

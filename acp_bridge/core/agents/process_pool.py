@@ -8,6 +8,9 @@
 - *A start has one claim at most.* A process that is started for the next session can be claimed by
   a session that comes meanwhile; nobody waits for a start that another session needs, unless the
   two can share the process (invariant P11).
+- *An agent that does not let go* of a session when it closes it can't move one that had a prompt.
+  Sessions that had none yet, which are *fresh*, can be made anew in another process. So in a
+  process for one (`for_one`) all but one are fresh; they leave it at their first prompt.
 - A process that is *spoiled* gets no further session. One that is *doomed*, since it is to be
   killed or ended, gets no prompt of a session at rest either.
 
@@ -57,6 +60,16 @@ class State(StrEnum):
     GONE = "gone"
 
 
+class Sharing(StrEnum):
+    """How the sessions of an agent may share a process."""
+
+    NEVER = "never"
+    #: all but one of them leave it at their first prompt.
+    FRESH = "fresh"
+    #: while they are at rest.
+    RESTING = "resting"
+
+
 class Reason(StrEnum):
     """The reasons for which a process that waits is ended."""
 
@@ -77,6 +90,9 @@ class PooledProcess(Generic[_Place]):
         """Begin without a place."""
         self._places: list[_Place] = []
         self._working: set[_Place] = set()
+        self._fresh: set[_Place] = set()
+        #: it has one session at most that had a prompt.
+        self.for_one = False
         self._initialized = self._gone = self._doomed = False
         #: it waits for a session (`ProcessPool.keep`); no further session is to come.
         self.waits = self.spoiled = False
@@ -158,14 +174,27 @@ class PooledProcess(Generic[_Place]):
         )
 
     def join(self, place: _Place) -> None:
-        """Add a session, which is at rest."""
+        """Add a session, which is at rest, and fresh until something else is said."""
         if place not in self._places:
             self._places.append(place)
+            self._fresh.add(place)
+
+    def note_prompted(self, place: _Place) -> tuple[_Place, ...]:
+        """Note that a session had a prompt, here or elsewhere; returns those to tell, as `note`."""
+        before = self._occupied()
+        self._fresh.discard(place)
+        return self._changed(before)
+
+    @property
+    def prompted(self) -> int:
+        """The number of sessions that had a prompt."""
+        return sum(place not in self._fresh for place in self._places)
 
     def leave(self, place: _Place) -> tuple[_Place, ...]:
         """Remove a session; returns those that the process is not occupied for any more."""
         before = self._occupied()
         self._working.discard(place)
+        self._fresh.discard(place)
         before.pop(place, None)
         self._places = [each for each in self._places if each is not place]
         return self._changed(before)
@@ -173,9 +202,12 @@ class PooledProcess(Generic[_Place]):
     def occupied(self, place: _Place) -> bool:
         """Return True while another session works in the process, and this one doesn't.
 
-        Also if the process is doomed.
+        Also if the process is doomed, or is for one session that is another one.
         """
-        return place not in self._working and (self.works or self._doomed)
+        if place in self._working:
+            return False
+        others = self.prompted - (place not in self._fresh)
+        return self.works or self._doomed or (self.for_one and others > 0)
 
     def note(self, place: _Place, *, works: bool) -> tuple[_Place, ...]:
         """Note that a session works, or that it is at rest; returns those to tell.
@@ -185,6 +217,7 @@ class PooledProcess(Generic[_Place]):
         before = self._occupied()
         if works and place in self._places:
             self._working.add(place)
+            self._fresh.discard(place)
         elif not works:
             self._working.discard(place)
         return self._changed(before)
@@ -227,8 +260,10 @@ class Start(Struct, Generic[_Place], eq=False):
 class Need(Struct, Generic[_Place]):
     """What is known of a session that needs a process."""
 
-    #: the agent can have several sessions in a process, and is allowed to.
-    shares: bool
+    #: how the agent's sessions may share a process.
+    shares: Sharing
+    #: the session is new.
+    fresh: bool = False
     #: the session's id at the agent, if it has one.
     agent_session_id: str | None = None
     #: the process that it shares if that one will do.
@@ -238,9 +273,10 @@ class Need(Struct, Generic[_Place]):
 
 
 class Share(Struct, Generic[_Place], frozen=True):
-    """The session gets a place beside others."""
+    """The session gets a place beside others; then the process is `for_one` or not."""
 
     process: PooledProcess[_Place]
+    for_one: bool = False
 
 
 class Take(Struct, Generic[_Place], frozen=True):
@@ -275,7 +311,7 @@ class ProcessPool(Generic[_Place]):
         self._processes: list[PooledProcess[_Place]] = []
         self._starts: list[Start[_Place]] = []
         self._closed = False
-        #: the agent was seen to hold on to a session that it had closed: none is shared any more.
+        #: the agent was seen to hold on to a session that it had closed: only fresh ones share.
         self.holds_on = False
         #: the process that waits for a session; None if none does.
         self.waiting: PooledProcess[_Place] | None = None
@@ -309,16 +345,22 @@ class ProcessPool(Generic[_Place]):
         started. `light`: a process that waits and is light can be replaced by a complete one now.
         """
         if shared := self.shared(need):
-            return Share(shared)
+            fresh = self._sharing(need) is Sharing.FRESH
+            return Share(shared, for_one=fresh and shared is not need.back)
         if self.waiting and light:
             return End(self.waiting, Reason.LIGHT)
         if self.waiting:
             return Take(self.waiting)
         if (coming := self.coming) and not coming.claimed:
             return Wait(coming, claimed=True)
-        if need.shares and not self.holds_on and self._starts:
-            return Wait(self._starts[0], claimed=False)
-        return Begin()
+        sharing = self._sharing(need)
+        waits = sharing is Sharing.RESTING or (sharing is Sharing.FRESH and need.fresh)
+        return Wait(self._starts[0], claimed=False) if waits and self._starts else Begin()
+
+    def _sharing(self, need: Need[_Place]) -> Sharing:
+        """Return how the session may share a process, after all that was seen of the agent."""
+        held = self.holds_on and need.shares is Sharing.RESTING
+        return Sharing.FRESH if held else need.shares
 
     def shared(self, need: Need[_Place]) -> PooledProcess[_Place] | None:
         """Return a process at rest that the session can share with others; None if there is none.
@@ -333,8 +375,10 @@ class ProcessPool(Generic[_Place]):
         ]
         if need.back in fit:
             return need.back
-        if not need.shares or self.holds_on:
+        if (sharing := self._sharing(need)) is Sharing.NEVER:
             return None
+        if sharing is Sharing.FRESH:
+            fit = [each for each in fit if each.prompted <= need.fresh]
         return need.first if need.first in fit else next(iter(fit), None)
 
     def withdraw(self, process: PooledProcess[_Place]) -> bool:

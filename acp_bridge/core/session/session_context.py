@@ -13,7 +13,7 @@ from acp_bridge.core.agents.connection import AgentCommand, Connection, OfSessio
 from acp_bridge.core.agents.holder import Holder
 from acp_bridge.core.agents.identity import AgentIdentity
 from acp_bridge.core.agents.link import Link, Owner
-from acp_bridge.core.agents.process_pool import ProcessPool
+from acp_bridge.core.agents.process_pool import ProcessPool, Sharing
 from acp_bridge.core.agents.standing import StandingRequests
 from acp_bridge.core.journal import Journal, JournalError
 from acp_bridge.core.journal.index import Reloads
@@ -177,16 +177,17 @@ class SessionContext:
         return Link(Connection(self.command, name, self.processes), owner, name, parked=parked)
 
     @property
-    def shares(self) -> bool:
-        """True if a process of the agent may have several sessions."""
+    def shares(self) -> Sharing:
+        """How the sessions of the agent may share a process."""
         single = self.settings.process_per_session
         if single or self.settings.ours or self.command.parent:
-            return False
-        if not can_share(self.capabilities):
-            return False
+            return Sharing.NEVER
         from acp_bridge.core.agents.known_agents import seen_to_share  # not for the first session
 
-        return single is False or self.agent_info in seen_to_share()
+        if not can_share(self.capabilities):
+            return Sharing.NEVER
+        seen = Sharing(seen_to_share().get(self.agent_info or "", Sharing.NEVER))
+        return Sharing.RESTING if single is False else seen
 
     @property
     def ready_links(self) -> list[Link]:

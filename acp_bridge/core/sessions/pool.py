@@ -34,6 +34,7 @@ from acp_bridge.core.agents.process_pool import (
     ProcessPool,
     Reason,
     Share,
+    Sharing,
     Start,
     Take,
     Wait,
@@ -66,8 +67,8 @@ class LinkSource(Protocol):
         """All living processes that the links are to, and what is decided about them."""
 
     @property
-    def shares(self) -> bool:
-        """True if a process of the agent may have several sessions."""
+    def shares(self) -> Sharing:
+        """How the sessions of the agent may share a process."""
 
 
 class WarmTimes(Struct, frozen=True):
@@ -131,7 +132,7 @@ class Pool:
         One is started if there is none. Raises RpcError.
         """
         while (link := self.link) is None:
-            if shared := self._processes.shared(Need(self._source.shares)):
+            if shared := self._processes.shared(Need(self._source.shares, fresh=True)):
                 return _link(shared)
             if coming := self._processes.coming:
                 await self._settled[coming].wait()
@@ -155,7 +156,7 @@ class Pool:
         """
         need = self._need(agent_session_id, first)
         need.back = back.links if back else None
-        return self._taken(self._now(need))
+        return self._taken(self._now(need), need)
 
     async def take_coming(self, agent_session_id: str | None = None) -> Link | None:
         """Return a process as `take_ready` does, or wait for one that is being started.
@@ -163,32 +164,44 @@ class Pool:
         None if the caller has to start one: nobody waits for a start that another session needs
         and can't share (invariant P11).
         """
-        return self._taken(await self._soon(self._need(agent_session_id)))
+        need = self._need(agent_session_id)
+        return self._taken(await self._soon(need), need)
 
     async def take(self) -> Link:
         """Return a process for a session, which the caller owns now; raises RpcError."""
-        return await self.take_coming() or await self._take_fresh()
+        return await self._take(self._need(None))
 
     async def take_for(
-        self, work: Callable[[Link], Awaitable[_Result]], first: Connection | None = None
+        self,
+        work: Callable[[Link], Awaitable[_Result]],
+        first: Connection | None = None,
+        *,
+        fresh: bool = False,
     ) -> _Result:
         """Take a process for a session, call `work` with it, which owns it then; return the result.
 
         If the process was ready, and was killed before the work was done, `work` is called once
-        more, with a fresh one (invariant Q12). `first` as for `take_ready`. Raises RpcError, also
-        when the process dies of the work.
+        more, with another one (invariant Q12). `first` as for `take_ready`; `fresh`: the session
+        is new. Raises RpcError, also when the process dies of the work.
         """
-        if waited := self.take_ready(first):
+        need = self._need(None, first)
+        need.fresh = fresh
+        if waited := self._taken(self._now(need), need):
             try:
                 return await work(waited)
             except errors.AgentEnded as exc:
                 if not exc.killed:
                     raise await waited.why_not(exc, OPENS) from exc
-        fresh = await self.take_coming() or await self._take_fresh()
+        another = await self._take(need)
         try:
-            return await work(fresh)
+            return await work(another)
         except errors.AgentEnded as exc:
-            raise await fresh.why_not(exc, OPENS) from exc
+            raise await another.why_not(exc, OPENS) from exc
+
+    async def _take(self, need: Need[OfSession]) -> Link:
+        link = await self._soon(need) or await self._start(self._processes.begin(for_next=False))
+        self._taken(link, need)
+        return link
 
     def note_held(self) -> None:
         """Note that the agent holds on to a session that it has closed: none is shared any more."""
@@ -199,15 +212,20 @@ class Pool:
     def _need(
         self, agent_session_id: str | None, first: Connection | None = None
     ) -> Need[OfSession]:
-        return Need(self._source.shares, agent_session_id, first.links if first else None)
+        return Need(
+            self._source.shares,
+            agent_session_id=agent_session_id,
+            first=first.links if first else None,
+        )
 
     def _now(self, need: Need[OfSession]) -> Link | None:
         """Give the process that is ready for a session; None if the session has to wait."""
         waits = self.link
         parent = waits.command.parent if waits and waits.light else None
         match self._processes.step(need, light=parent is not None and parent.ready):
-            case Share(process):
+            case Share(process, for_one):
                 self._count += 1
+                process.for_one = for_one
                 link = _link(process)
                 return Link(link.connection, self, f"shared#{self._count}", parked=True)
             case Take(process):
@@ -249,20 +267,17 @@ class Pool:
             raise
         return start.process
 
-    async def _take_fresh(self) -> Link:
-        link = await self._start(self._processes.begin(for_next=False))
-        self._note_taken()
-        return link
+    def _taken(self, link: Link | None, need: Need[OfSession]) -> Link | None:
+        """Note that a session has got a process, and begin to start the next one to keep warm.
 
-    def _taken(self, link: Link | None) -> Link | None:
+        Returns `link`; does nothing if that is None.
+        """
         if link is not None:
-            self._note_taken()
+            if not need.fresh:
+                link.note_prompted()
+            if self._processes.warmth.note_taken() and self._warmth:
+                self._source.tasks.start_soon(self._keep_warm, self._warmth)
         return link
-
-    def _note_taken(self) -> None:
-        """Note that a session has got a process, and begin to start the next one to keep warm."""
-        if self._processes.warmth.note_taken() and self._warmth:
-            self._source.tasks.start_soon(self._keep_warm, self._warmth)
 
     # --- give back, retire ---------------------------------------------------------------------
 

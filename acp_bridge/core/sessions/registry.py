@@ -132,7 +132,7 @@ class Sessions:
             return session, result
 
         await self._store.check_folder()  # before an agent says the same less clearly
-        return await self._begin(session_id, request, create)
+        return await self._begin(session_id, request, create, fresh=True)
 
     async def _begin(
         self,
@@ -140,10 +140,13 @@ class Sessions:
         request: ClientRequest,
         work: Callable[[Link], Awaitable[tuple[Session, Json]]],
         first: Connection | None = None,
+        *,
+        fresh: bool = False,
     ) -> tuple[Session, Link, Json]:
         """Let `work` make a session with a process of the pool; return both and the agent's answer.
 
-        `first`: the process that is taken if it takes a further session.
+        `first`: the process that is taken if it takes a further session. `fresh`: the session is
+        new, and has had no prompt.
 
         `session_id`: the session whose clients get the requests that the process makes before its
         answer names the session (invariant P8). If `work` makes no session, the process goes
@@ -162,7 +165,7 @@ class Sessions:
             self.live[session.id] = session
             return session, link, result
 
-        return await self._pool.take_for(begin, first)
+        return await self._pool.take_for(begin, first, fresh=fresh)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
         return await in_time(link, method, self._context.settings.request_timeout, work)

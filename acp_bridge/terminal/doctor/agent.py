@@ -21,7 +21,7 @@ from acp_bridge.core import errors
 from acp_bridge.core.agents.connection import AgentCommand, Connection, OfSession
 from acp_bridge.core.agents.failed_start import NotReady
 from acp_bridge.core.agents.link import Link, Owner
-from acp_bridge.core.agents.process_pool import ProcessPool
+from acp_bridge.core.agents.process_pool import ProcessPool, Sharing
 from acp_bridge.core.agents.spoken_version import SpokenVersion
 from acp_bridge.core.agents.stderr import cut
 from acp_bridge.core.clients.handshake import hello
@@ -205,7 +205,7 @@ class _Source:
         return Link(Connection(self.command, name, self.processes), owner, name, parked=parked)
 
     #: it has one process, which no sessions share.
-    shares = False
+    shares = Sharing.NEVER
 
 
 async def try_agent(settings: Settings) -> Trial:

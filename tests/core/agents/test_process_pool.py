@@ -19,6 +19,7 @@ from acp_bridge.core.agents.process_pool import (
     ProcessPool,
     Reason,
     Share,
+    Sharing,
     Start,
     State,
     Take,
@@ -262,7 +263,7 @@ def test_a_process_is_wanted_for_the_next_session_if_none_waits_or_comes_and_the
 
 def test_a_session_shares_a_process_or_gets_the_one_that_waits_or_that_is_started() -> None:
     pool: Pool = ProcessPool()
-    need: Need[Place] = Need(shares=True)
+    need: Need[Place] = Need(shares=Sharing.RESTING)
     assert isinstance(pool.step(need), Begin)
     own = pool.begin(for_next=False)
     assert pool.step(need) == Wait(own, claimed=False)
@@ -280,7 +281,7 @@ def test_a_session_shares_a_process_or_gets_the_one_that_waits_or_that_is_starte
 @pytest.mark.hazard("P11.1")
 def test_a_session_that_shares_no_process_never_waits_for_one_that_another_needs() -> None:
     pool: Pool = ProcessPool()
-    need: Need[Place] = Need(shares=False)
+    need: Need[Place] = Need(shares=Sharing.NEVER)
     pool.add(of("b"))
     pool.begin(for_next=False)
     assert isinstance(pool.step(need), Begin)
@@ -294,7 +295,7 @@ def test_a_light_process_that_waits_is_ended_if_a_complete_one_can_be_forked() -
     pool: Pool = ProcessPool()
     pool.add(waits := of("a"))
     pool.keep(waits)
-    step = pool.step(Need(shares=False), light=True)
+    step = pool.step(Need(shares=Sharing.NEVER), light=True)
     assert step == End(waits, Reason.LIGHT)
 
 
@@ -302,26 +303,34 @@ def test_a_session_is_shared_where_it_is_asked_for_or_else_in_the_oldest_process
     pool: Pool = ProcessPool()
     pool.add(oldest := of("a"))
     pool.add(newest := of("b"))
-    assert pool.shared(Need(shares=True)) is oldest
-    assert pool.shared(Need(shares=True, first=newest)) is newest
+    assert pool.shared(Need(shares=Sharing.RESTING)) is oldest
+    assert pool.shared(Need(shares=Sharing.RESTING, first=newest)) is newest
     newest.note(B, works=True)
-    assert pool.shared(Need(shares=True, first=newest)) is oldest
+    assert pool.shared(Need(shares=Sharing.RESTING, first=newest)) is oldest
 
 
 def test_a_session_never_comes_to_a_process_in_which_another_has_its_id() -> None:
     pool: Pool = ProcessPool()
     pool.add(of("a"))
     pool.add(other := of("b"))
-    assert pool.shared(Need(shares=True, agent_session_id="a")) is other
-    assert pool.shared(Need(shares=True, agent_session_id="c")) is not other
+    assert pool.shared(Need(shares=Sharing.RESTING, agent_session_id="a")) is other
+    assert pool.shared(Need(shares=Sharing.RESTING, agent_session_id="c")) is not other
+
+
+def prompted(sessions: str) -> Process:
+    """Return a process with these sessions, which had prompts."""
+    process = of(sessions)
+    for session in sessions:
+        process.note_prompted(BY_NAME[session])
+    return process
 
 
 @pytest.mark.hazard("P18.1")
-def test_an_agent_that_holds_on_to_what_it_closed_gets_that_back_and_shares_nothing_else() -> None:
+def test_what_an_agent_that_holds_on_has_closed_goes_back_and_only_fresh_sessions_share() -> None:
     pool: Pool = ProcessPool()
-    pool.add(of("a"))
-    pool.add(left := of("b"))
-    need: Need[Place] = Need(shares=True, agent_session_id="c")
+    pool.add(prompted("a"))
+    pool.add(left := prompted("b"))
+    need: Need[Place] = Need(shares=Sharing.RESTING, agent_session_id="c")
     pool.holds_on = True
     own = pool.begin(for_next=False)
     assert isinstance(pool.step(need), Begin)
@@ -332,6 +341,42 @@ def test_an_agent_that_holds_on_to_what_it_closed_gets_that_back_and_shares_noth
     assert pool.step(need) == Share(left)
     left.note(B, works=True)
     assert pool.step(need) != Share(left)
+
+
+@pytest.mark.hazard("P18.9")
+def test_a_fresh_session_shares_a_process_for_one_and_leaves_it_to_who_had_a_prompt() -> None:
+    pool: Pool = ProcessPool()
+    pool.add(process := prompted("a"))
+    fresh: Need[Place] = Need(shares=Sharing.FRESH, fresh=True)
+    assert pool.step(fresh) == Share(process, for_one=True)
+    process.for_one = True
+    process.join(B)
+    assert (process.occupied(A), process.occupied(B)) == (False, True)
+    assert isinstance(pool.step(Need(shares=Sharing.FRESH)), Begin)
+    process.join(C)
+    assert process.leave(A) == (B, C)
+    assert process.note(B, works=True) == (C,)
+    assert process.note(B, works=False) == ()
+    assert (process.occupied(B), process.occupied(C)) == (False, True)
+
+
+@pytest.mark.hazard("P18.9")
+def test_a_session_that_had_a_prompt_shares_only_with_fresh_ones_and_they_are_told() -> None:
+    pool: Pool = ProcessPool()
+    pool.add(process := of("ab"))
+    process.for_one = True
+    assert pool.step(Need(shares=Sharing.FRESH)) == Share(process, for_one=True)
+    process.join(C)
+    assert process.note_prompted(C) == (A, B)
+    assert isinstance(pool.step(Need(shares=Sharing.FRESH)), Begin)
+
+
+def test_who_needs_a_fresh_session_waits_for_a_start_and_who_had_prompts_does_not() -> None:
+    pool: Pool = ProcessPool()
+    start = pool.begin(for_next=False)
+    fresh: Need[Place] = Need(shares=Sharing.FRESH, fresh=True)
+    assert pool.step(fresh) == Wait(start, claimed=False)
+    assert isinstance(pool.step(Need(shares=Sharing.FRESH)), Begin)
 
 
 # --- the model ---------------------------------------------------------------------------------
@@ -345,6 +390,7 @@ class Session:
         self.process: Process | None = None
         self.waits_for: Start[Place] | None = None
         self.claimed = False
+        self.fresh = True
 
 
 class Sessions(RuleBasedStateMachine):
@@ -357,10 +403,12 @@ class Sessions(RuleBasedStateMachine):
         self.starts: list[Start[Place]] = []
         #: who a start was begun for; None: for the next session.
         self.begun: dict[int, Session | None] = {}
+        #: what each session was told last: whether its process is occupied for it.
+        self.told: dict[Place, bool] = {}
         self.count = 0
 
-    @initialize(shares=st.booleans())
-    def begin(self, shares: bool) -> None:
+    @initialize(shares=st.sampled_from(Sharing))
+    def begin(self, shares: Sharing) -> None:
         self.shares = shares
 
     # --- what sessions want ----------------------------------------------------------------------
@@ -378,17 +426,19 @@ class Sessions(RuleBasedStateMachine):
         """A session at rest is prompted: it works where it is, or moves."""
         if session := self.one(n):
             assert session.process
-            if session.process.occupied(session.place):
+            if self.told[session.place]:
                 self.leaves(session)
                 self.finds(session)
-            if session.process:
-                session.process.note(session.place, works=True)
+            if session.process and not self.told[session.place]:
+                told = session.process.note(session.place, works=True)
+                self.tell(session.process, told)
+                session.fresh = False
 
     @rule(n=st.integers(0, 9))
     def rests(self, n: int) -> None:
         if session := self.one(n):
             assert session.process
-            session.process.note(session.place, works=False)
+            self.tell(session.process, session.process.note(session.place, works=False))
 
     @rule(n=st.integers(0, 9))
     def ends(self, n: int) -> None:
@@ -402,7 +452,7 @@ class Sessions(RuleBasedStateMachine):
         if (session := self.one(n)) and session.process and not session.process.works:
             process = session.process
             if process.several:
-                process.leave(session.place)
+                self.tell(process, process.leave(session.place))
             elif not self.pool.keep(process):
                 self.pool.remove(process)
             self.sessions.remove(session)
@@ -413,7 +463,7 @@ class Sessions(RuleBasedStateMachine):
         if session := self.one(n):
             assert session.process
             if session.process.dies_with(session.place):
-                session.process.doom()
+                self.tell(session.process, session.process.doom())
             self.leaves(session)
             self.finds(session)
 
@@ -472,7 +522,7 @@ class Sessions(RuleBasedStateMachine):
         process, session.process = session.process, None
         assert process
         if process.several:
-            process.leave(session.place)
+            self.tell(process, process.leave(session.place))
         else:
             self.pool.remove(process)
         if process.state is State.DOOMED:
@@ -483,10 +533,11 @@ class Sessions(RuleBasedStateMachine):
                     self.finds(other)
 
     def finds(self, session: Session) -> None:
-        need: Need[Place] = Need(self.shares, session.place.agent_session_id)
+        need: Need[Place] = Need(self.shares, session.fresh, session.place.agent_session_id)
         match self.pool.step(need):
-            case Share(process):
-                assert self.shares
+            case Share(process, for_one):
+                assert self.shares is not Sharing.NEVER
+                process.for_one = for_one
                 assert not process.works
                 assert not process.has_session(session.place.agent_session_id)
                 self.gets(session, process)
@@ -496,7 +547,7 @@ class Sessions(RuleBasedStateMachine):
                 for nobody in tuple(process):
                     process.join(session.place)
                     process.leave(nobody)
-                session.process = process
+                self.is_there(session, process)
             case Wait(start, claimed):
                 assert start in self.starts
                 assert not (claimed and start.claimed)
@@ -512,7 +563,19 @@ class Sessions(RuleBasedStateMachine):
     def gets(self, session: Session, process: Process) -> None:
         assert process.state is State.RESTING
         process.join(session.place)
+        self.is_there(session, process)
+
+    def is_there(self, session: Session, process: Process) -> None:
+        """Note what the shell notes of a session that has come to a process."""
         session.process = process
+        told = () if session.fresh else process.note_prompted(session.place)
+        self.tell(process, told)
+        self.told[session.place] = process.occupied(session.place)
+
+    def tell(self, process: Process, told: tuple[Place, ...]) -> None:
+        """Note what sessions are told of their process."""
+        for place in told:
+            self.told[place] = process.occupied(place)
 
     # --- what always holds -----------------------------------------------------------------------
 
@@ -520,7 +583,14 @@ class Sessions(RuleBasedStateMachine):
     def no_process_works_for_two(self) -> None:
         for process in self.pool.ready:
             assert not process.works or len(process.paced) == 1
-            assert self.shares or not process.several
+            assert self.shares is not Sharing.NEVER or not process.several
+            assert self.shares is not Sharing.FRESH or process.prompted <= 1
+
+    @invariant()
+    def everybody_knows_if_the_process_is_occupied(self) -> None:
+        for session in self.sessions:
+            if session.process:
+                assert self.told[session.place] == session.process.occupied(session.place)
 
     @invariant()
     def every_session_has_a_process_or_waits_for_a_start(self) -> None:

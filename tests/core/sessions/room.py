@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.core.agents.connection import AgentCommand, OfSession
 from acp_bridge.core.agents.link import Link, Owner
-from acp_bridge.core.agents.process_pool import ProcessPool
+from acp_bridge.core.agents.process_pool import ProcessPool, Sharing
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.sessions.pool import Pool
 from tests.core.session.memory import ClientEnd
@@ -34,7 +34,7 @@ class Room:
         )
 
     #: it has no sessions, so no process is shared.
-    shares = False
+    shares = Sharing.NEVER
 
     @property
     def links(self) -> list[Link]:

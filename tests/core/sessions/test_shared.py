@@ -301,7 +301,7 @@ async def test_sessions_that_have_one_id_in_two_processes_come_never_into_one(
 
 
 @pytest.mark.hazard("P18.1")
-async def test_a_session_that_its_old_process_holds_on_to_goes_back_there_and_none_share_any_more(
+async def test_a_session_that_its_old_process_holds_on_to_goes_back_there(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path) as it:
@@ -324,4 +324,52 @@ async def test_a_session_that_its_old_process_holds_on_to_goes_back_there_and_no
         await it.says(second, "again")
         assert process_of(it, second) is old
         third = await it.new()
-        assert process_of(it, third) is not old
+        await it.says(third, "its first prompt")
+        assert process_of(it, third) is not process_of(it, second)
+
+
+CODEX = "@agentclientprotocol/codex-acp"
+
+
+@pytest.mark.hazard("P18.9")
+async def test_sessions_of_an_agent_that_does_not_let_go_share_until_their_first_prompt(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, process_per_session=None) as it:
+        it.context.agent_info = CODEX
+
+        async def refused(process: Process, params: Json) -> Json:
+            raise RpcError(-32603, "there is nothing to load")
+
+        it.agent.script |= {"session/resume": refused, "session/load": refused}
+        it.agent.script["session/set_mode"] = {}
+        sessions = [await it.new() for _ in range(10)]
+        (first,) = it.agent.processes
+        await it.says(sessions[0], "one")
+        assert len(it.agent.processes) == 1
+        await it.editor.ask("session/set_mode", {"sessionId": sessions[1], "modeId": "code"})
+        await it.says(sessions[1], "two")
+        first, second = it.agent.processes
+        assert it.editor.texts(sessions[1]) == ["echo two"]
+        assert second.methods()[-3:] == ["session/new", "session/set_mode", "session/prompt"]
+        assert first.params("session/prompt")[0]["prompt"][0]["text"] == "one"
+        assert len(first.params("session/prompt")) == 1
+        for text in ("three", "four"):
+            await it.says(sessions[1], text)
+            await it.says(sessions[0], text)
+        assert len(it.agent.processes) == 2, "who has its process stays there"
+
+
+@pytest.mark.hazard("P18.9")
+async def test_a_session_that_had_prompts_is_opened_in_a_process_without_another_such(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, process_per_session=None) as it:
+        it.context.agent_info = CODEX
+        first, second = await it.new(), await it.new()
+        await it.says(first, "one")
+        await it.says(second, "two")
+        process_of(it, second).dies(Exit(1, None))
+        await until(lambda: len(it.agent.living) == 1)
+        await it.says(second, "again")
+        assert process_of(it, second) is not process_of(it, first)

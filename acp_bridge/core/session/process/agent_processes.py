@@ -128,6 +128,7 @@ class AgentProcesses:
             self._note_occupied(waiting)
             return
         link = self._source.new_link(self.owner, name)
+        link.note_prompted()
         member = self._add(link, epoch)
         outcome: ev.Event | None = None
         try:
