@@ -22,8 +22,8 @@ from typing import Any
 
 import anyio
 
-from acp_bridge.core.records import replace
 from acp_bridge.core.agents.known_agents import known_agents
+from acp_bridge.core.records import replace
 from tests.agent.mcp_servers.support import odd
 from tests.agents_not_ours.agents import AGENTS, AgentNotOurs
 from tests.agents_not_ours.trials import (

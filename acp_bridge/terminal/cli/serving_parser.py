@@ -222,7 +222,8 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "on|off",
             "start a process of the agent for each session, or share one\n"
             "among sessions that are at rest (ACP_BRIDGE_PROCESS_PER_SESSION;\n"
-            "default on, and off for Claude Code and opencode)",
+            "default on, and off for Claude Code and opencode;\n"
+            "sessions of Codex share until their first prompt)",
             optional=True,
         ),
     ),
