@@ -11,12 +11,13 @@ from time import time, time_ns
 from typing import Final, TypeAlias
 
 from acp_bridge.core.journal import left_queue
-from acp_bridge.core.journal.connection import connect, journal_errors
+from acp_bridge.core.journal.connection import connect, journal_errors, wal_of
 from acp_bridge.core.journal.errors import JournalError, SessionExists, UnknownSession
 from acp_bridge.core.journal.file import SessionFile, begin_wal
 from acp_bridge.core.journal.records import SessionInfo
 from acp_bridge.core.journal.schema import (
     SESSION_SCHEMA,
+    filling,
     make_file,
     make_folder,
     migrate,
@@ -175,8 +176,8 @@ def _make(draft: Path, info: SessionInfo) -> None:
     make_file(draft)
     with closing(connect(draft, wait=1)) as connection:
         connection.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
-        migrate(connection, SESSION_SCHEMA)
-        _insert(connection, info)
+        with filling(connection, SESSION_SCHEMA):
+            _insert(connection, info)
 
 
 def take_name(draft: Path, path: Path) -> None:
@@ -185,8 +186,9 @@ def take_name(draft: Path, path: Path) -> None:
     The file is on disk on return. Raises JournalError.
     """
     with journal_errors():
-        with closing(connect(draft, wait=1)) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        if wal_of(draft).exists():
+            with closing(connect(draft, wait=1)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
         sync_path(draft)
         remove(path)
         draft.rename(path)

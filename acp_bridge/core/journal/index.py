@@ -47,6 +47,7 @@ from acp_bridge.core.journal.files import read_info
 from acp_bridge.core.journal.records import Owns, SessionInfo, now
 from acp_bridge.core.journal.schema import (
     INDEX_SCHEMA,
+    filling,
     make_file,
     make_folder,
     migrate,
@@ -204,8 +205,7 @@ def _make(path: Path) -> None:
     draft = path.with_name(f"{path.name}.{uuid4().hex}")
     make_file(draft)
     try:
-        with closing(connect(draft, wait=1)) as connection:
-            migrate(connection, INDEX_SCHEMA)
+        with closing(connect(draft, wait=1)) as connection, filling(connection, INDEX_SCHEMA):
             _fill(connection, path.with_name("sessions"))
         with locked(path):
             if not path.exists():

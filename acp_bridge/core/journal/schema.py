@@ -12,7 +12,10 @@ added at the end.
 import os
 import sqlite3
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from msgspec import Struct
@@ -23,6 +26,10 @@ from acp_bridge.core.journal.errors import NewerVersion
 PAGE_BYTES: Final = 1024
 """A commit writes whole pages into the WAL, and a row is mostly a token or two. With small pages
 a commit is quicker, and the WAL of a streamed turn is a third as long as with the default, 4096."""
+
+
+#: held while a file is copied: worker threads share its connection.
+_copying: Final = Lock()
 
 
 class Schema(Struct, frozen=True):
@@ -219,6 +226,29 @@ def migrate(connection: sqlite3.Connection, schema: Schema) -> None:
             elif version < schema.version:
                 _apply(connection, schema.upgrades[version - 1], version + 1)
         version = _version(connection)
+
+
+@contextmanager
+def filling(connection: sqlite3.Connection, schema: Schema) -> Iterator[None]:
+    """Give an empty file its tables; the block adds their first rows.
+
+    Nobody else may know the file yet, and whoever makes it removes half a file. The pages are
+    copied, since the statements take several times as long. Raises sqlite3.Error.
+    """
+    connection.execute("PRAGMA journal_mode=MEMORY").close()
+    with _copying:
+        _filled(schema).backup(connection)
+    yield
+    connection.execute("PRAGMA journal_mode=WAL").close()
+
+
+@cache
+def _filled(schema: Schema) -> sqlite3.Connection:
+    """Return an empty file with these tables, in memory."""
+    filled = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    filled.execute(f"PRAGMA page_size={PAGE_BYTES}").close()
+    _apply(filled, schema.tables, schema.version)
+    return filled
 
 
 def known_version(connection: sqlite3.Connection, schema: Schema) -> int:
