@@ -17,9 +17,8 @@ from acp_bridge.core.journal.file import SessionFile, begin_wal
 from acp_bridge.core.journal.records import SessionInfo
 from acp_bridge.core.journal.schema import (
     SESSION_SCHEMA,
-    filling,
-    make_file,
     make_folder,
+    making,
     migrate,
     sync_path,
 )
@@ -114,7 +113,8 @@ def make_draft(path: Path, info: SessionInfo) -> Path:
     with journal_errors(path):
         remove(draft)
         try:
-            _make(draft, info)
+            with making(draft, SESSION_SCHEMA) as connection:
+                _insert(connection, info)
         except BaseException:
             with suppress(OSError):
                 remove(draft)
@@ -170,14 +170,6 @@ def remove_draft(path: Path) -> None:
         remove(draft_of(path))
         if not path.exists():
             path.with_suffix(".lock").unlink(missing_ok=True)
-
-
-def _make(draft: Path, info: SessionInfo) -> None:
-    make_file(draft)
-    with closing(connect(draft, wait=1)) as connection:
-        connection.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
-        with filling(connection, SESSION_SCHEMA):
-            _insert(connection, info)
 
 
 def take_name(draft: Path, path: Path) -> None:

@@ -27,7 +27,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -47,9 +47,8 @@ from acp_bridge.core.journal.files import read_info
 from acp_bridge.core.journal.records import Owns, SessionInfo, now
 from acp_bridge.core.journal.schema import (
     INDEX_SCHEMA,
-    filling,
-    make_file,
     make_folder,
+    making,
     migrate,
     sync_file,
     sync_path,
@@ -203,10 +202,10 @@ def _make(path: Path) -> None:
     """Make a complete index and give it its name, unless another bridge was quicker."""
     make_folder(path.parent)
     draft = path.with_name(f"{path.name}.{uuid4().hex}")
-    make_file(draft)
     try:
-        with closing(connect(draft, wait=1)) as connection, filling(connection, INDEX_SCHEMA):
+        with making(draft, INDEX_SCHEMA) as connection:
             _fill(connection, path.with_name("sessions"))
+        sync_path(draft)
         with locked(path):
             if not path.exists():
                 wal_of(path).unlink(missing_ok=True)  # the file was deleted by hand

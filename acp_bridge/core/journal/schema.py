@@ -12,7 +12,7 @@ added at the end.
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from acp_bridge.core.journal.connection import transaction
+from acp_bridge.core.journal.connection import connect, journal_errors, transaction
 from acp_bridge.core.journal.errors import NewerVersion
 
 PAGE_BYTES: Final = 1024
@@ -229,17 +229,24 @@ def migrate(connection: sqlite3.Connection, schema: Schema) -> None:
 
 
 @contextmanager
-def filling(connection: sqlite3.Connection, schema: Schema) -> Iterator[None]:
-    """Give an empty file its tables; the block adds their first rows.
+def making(path: Path, schema: Schema) -> Iterator[sqlite3.Connection]:
+    """Make a file with these tables; the block adds their first rows.
 
-    Nobody else may know the file yet, and whoever makes it removes half a file. The pages are
-    copied, since the statements take several times as long. Raises sqlite3.Error.
+    Nobody else may know the file yet. It is not on disk afterwards, and who makes it removes half a
+    file. The pages are copied, since the statements take several times as long.
+
+    Raises:
+        JournalError: the file can't be written.
     """
-    connection.execute("PRAGMA journal_mode=MEMORY").close()
-    with _copying:
-        _filled(schema).backup(connection)
-    yield
-    connection.execute("PRAGMA journal_mode=WAL").close()
+    with journal_errors(path):
+        make_file(path)
+        with closing(connect(path, wait=1)) as connection:
+            for pragma in ("synchronous=OFF", "journal_mode=MEMORY"):
+                connection.execute(f"PRAGMA {pragma}").close()
+            with _copying:
+                _filled(schema).backup(connection)
+            yield connection
+            connection.execute("PRAGMA journal_mode=WAL").close()
 
 
 @cache
