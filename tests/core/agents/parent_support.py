@@ -10,13 +10,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import anyio
-import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from acp_bridge.core.agents.parent import AgentParent
 from acp_bridge.core.agents.process import AgentProcess
 from tests.core.agents.guard_support import marked_env, open_files, parent_of, read_line
 from tests.support.processes import all_gone, children, kill_marked
+from tests.support.waiting import until
 
 #: seconds for what imports the agent, on a busy machine
 SLOW = 30
@@ -27,9 +27,13 @@ FOLDER = Path(__file__).parent
 #: what a parent does in place of loading an agent, which takes a second, and its agents in place of
 #: serving
 LOADS_NOTHING = f"""
-import sys, os; from agent import fork_parent as parent
+import os, sys, types, agent
 sys.path.append({str(FOLDER)!r}); import answering_agent
+agent.__main__ = sys.modules["agent.__main__"] = types.ModuleType("agent.__main__")
+from agent import fork_parent as parent
 parent.load_agent, parent.load = lambda *_: [], lambda *_: None
+parent.agent_process.arguments = lambda words: (words, None)
+parent.agent_process.end_on_signals = lambda: None
 parent.agent_process.run = answering_agent.run
 """
 
@@ -129,10 +133,6 @@ async def forked(
 
 async def waiting_guard(parent: int, *others: int | None) -> int:
     """The guard that the parent has forked ahead, none of the `others`, once it waits."""
-    with anyio.fail_after(SLOW):
-        while not (found := set(children(parent)) - set(others)):
-            await anyio.lowlevel.checkpoint()
-        (pid,) = found
-        while len(shared(pid)) != 1:  # it closes what it has of the parent's
-            await anyio.lowlevel.checkpoint()
+    (pid,) = await until(lambda: set(children(parent)) - set(others))
+    await until(lambda: len(shared(pid)) == 1)  # it closes what it has of the parent's
     return pid
