@@ -1,11 +1,13 @@
 """A damaged or a lost listing is made again from the sessions, whoever else has it open."""
 
 import logging
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_bridge.core.agents.identity import AgentIdentity
@@ -56,13 +58,26 @@ DAMAGES: list[Callable[[Path], object]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with twenty sessions, which each test gets a copy of."""
+
+    async def make() -> None:
+        journal = Journal(folder)
+        for name in NAMES:
+            await journal.create(name, cwd="/project", agent="demo")
+            await journal.touch(name, title="some words " * 100)
+        await journal.close()
+
+    folder = tmp_path_factory.mktemp("sessions")
+    anyio.run(make)
+    return folder
+
+
 @pytest.fixture
-async def index(home: Path, journal: Journal) -> Path:
+def index(home: Path, sessions: Path) -> Path:
     """The index of twenty sessions that nobody has open."""
-    for name in NAMES:
-        await journal.create(name, cwd="/project", agent="demo")
-        await journal.touch(name, title="some words " * 100)
-    await journal.close()
+    shutil.copytree(sessions, home, dirs_exist_ok=True)
     path = home / "index.db"
     assert path.stat().st_size > 10_000
     assert not wal(path).exists()
