@@ -203,6 +203,7 @@ async def test_after_a_turn_the_session_is_listed_with_its_new_time_whatever_els
 ) -> None:
     async with living(tmp_path, first=first()) as here:
         agent, request_id = await here.agent(), here.prompt()
+        monkeypatch.setattr(waits, "JOURNAL_RETRY", 0)
         turn, before = await agent.asked(SESSION_PROMPT), here.journal.info.updated_at
         with monkeypatch.context() as patch:
             break_disk(patch)

@@ -17,6 +17,7 @@ from acp_bridge.core.protocol import (
     SESSION_PROMPT,
     SESSION_RESUME,
 )
+from acp_bridge.core.runtime import waits
 from acp_bridge.core.settings import Delivery, OnCancel
 from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.session.journals import failing, recorded_texts
@@ -100,6 +101,7 @@ async def test_a_prompt_that_the_journal_does_not_take_is_answered_and_never_sen
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()
         if at == "sync":
+            monkeypatch.setattr(waits, "JOURNAL_RETRY", 0.01)
             break_disk(monkeypatch)
             request_id = here.prompt()
         else:
