@@ -4,6 +4,7 @@
 follows, in any of the situations of `table.txt`. tests/test_docs.py fails while it is out of date.
 """
 
+from functools import cache
 from pathlib import Path
 
 from acp_bridge.core.machine.states import State
@@ -32,6 +33,7 @@ EVENTS = {
 _HEADING = "| what happens |"
 
 
+@cache
 def read_table() -> dict[str, dict[str, str]]:
     """Return state -> event -> what is next; raises ValueError for a row that is there twice."""
     table: dict[str, dict[str, str]] = {}
