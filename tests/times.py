@@ -22,6 +22,8 @@ from typing import NamedTuple
 from tests.support import cpu_times
 
 ROOT = Path(__file__).parent.parent
+#: By these `make test-times ARGS=...` would hand its ARGS on to the targets.
+OF_MAKE = ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS")
 #: How many of the dearest tests are printed.
 DEAREST = 100
 
@@ -49,7 +51,7 @@ def run(name: str, command: list[str]) -> Run:
     with tempfile.TemporaryDirectory(prefix="times-") as folder:
         group = cpu_times.Group.made(f"times-{os.getpid()}-{name}")
         env = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name not in OF_MAKE},
             cpu_times.FOLDER: folder,
             "PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} -p tests.support.cpu_times",
         }
