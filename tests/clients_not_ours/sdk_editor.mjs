@@ -26,13 +26,18 @@ export class Editor {
   }
 
   constructor() {
+    this.forget();
+    this.waiters = [];
+    this.connection = this.app().connect(given.url ? this.far(given) : this.near());
+  }
+
+  /** Nothing of what it was shown and asked; what it is asked from now on it cancels. */
+  forget() {
     this.updates = [];
     this.permissions = [];
     /** Answers a permission request: its params and its abort signal -> an outcome. */
     this.decide = () => ({ outcome: "cancelled" });
     this.served = [];
-    this.waiters = [];
-    this.connection = this.app().connect(given.url ? this.far(given) : this.near());
   }
 
   /** The streams of a bridge that is started here. */

@@ -1,5 +1,6 @@
-// One scenario a run on the TypeScript SDK's client of version 2: `node sdk_v2.mjs cancel`. Exit 0:
-// it held. Nothing here knows JSON-RPC: that is the SDK's.
+// Scenarios on the TypeScript SDK's client of version 2, by their names, each in a new session of one
+// bridge: `node sdk_v2.mjs cancel permission`. Exit 0: they held. Nothing here knows JSON-RPC: that
+// is the SDK's.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -7,6 +8,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import { client, methods, ndJsonStream, PROTOCOL_VERSION } from "@agentclientprotocol/sdk/experimental/v2";
+import { play } from "./sdk_play.mjs";
 
 const { agent: ask, client: serve } = methods;
 const given = JSON.parse(process.env.GIVEN ?? "{}");
@@ -24,9 +26,7 @@ class Editor {
   }
 
   constructor() {
-    this.updates = [];
-    this.permissions = [];
-    this.decide = () => ({ outcome: "cancelled" });
+    this.forget();
     this.waiters = [];
     const [program, ...args] = given.command;
     this.process = spawn(program, args, { stdio: ["pipe", "pipe", "inherit"] });
@@ -40,6 +40,13 @@ class Editor {
         return { outcome: await this.decide(params, signal) };
       });
     this.connection = app.connect(ndJsonStream(...streams));
+  }
+
+  /** Nothing of what it was shown and asked; what it is asked from now on it cancels. */
+  forget() {
+    this.updates = [];
+    this.permissions = [];
+    this.decide = () => ({ outcome: "cancelled" });
   }
 
   show({ sessionId, update }) {
@@ -202,7 +209,7 @@ const scenarios = {
 
     const second = await Editor.start();
     const listed = await second.request(ask.session.list, { cwd: given.cwd });
-    assert.deepEqual(listed.sessions.map((row) => row.sessionId), [sessionId]);
+    assert.ok(listed.sessions.some((row) => row.sessionId === sessionId));
     await second.resume(sessionId);
     await second.until(() => second.of("state_update").length);
     assert.ok(second.text().startsWith(shown), "what was shown is shown again");
@@ -216,7 +223,8 @@ const scenarios = {
     await second.request(ask.session.close, { sessionId });
     await assert.rejects(second.prompt(given.words.C), { code: -32002 });
     await second.request(ask.session.delete, { sessionId });
-    assert.deepEqual((await second.request(ask.session.list, { cwd: given.cwd })).sessions, []);
+    const left = await second.request(ask.session.list, { cwd: given.cwd });
+    assert.ok(!left.sessions.some((row) => row.sessionId === sessionId));
     await second.close();
   },
 
@@ -264,6 +272,4 @@ const scenarios = {
   },
 };
 
-const editor = await Editor.start();
-await scenarios[process.argv[2]](editor);
-if (editor.process.exitCode === null && editor.process.signalCode === null) await editor.close();
+await play(scenarios, () => Editor.start());

@@ -16,7 +16,7 @@ import pytest
 from tests.clients_not_ours.conftest import HERE, Tape
 from tests.clients_not_ours.far import connected, served
 from tests.clients_not_ours.test_acpx import acpx_home, opened
-from tests.clients_not_ours.test_typescript_sdk import FIXTURE, LIMIT, Agent, each_agent
+from tests.clients_not_ours.test_typescript_sdk import FIXTURE, LIMIT, SCENARIOS, Agent, each_agent
 from tests.support.fixture_agents import fixture_command
 
 __all__ = ["acpx_home"]
@@ -25,27 +25,18 @@ pytestmark = [pytest.mark.process, pytest.mark.usefixtures("modules")]
 
 IGNORES_CANCEL = Agent(tuple(fixture_command("ignores-cancel")), FIXTURE.language)
 NEEDS_AUTH = Agent(tuple(fixture_command("needs-auth")), FIXTURE.language)
-SCENARIOS = pytest.mark.parametrize(
-    "name",
-    [
-        "three-prompts-at-once",
-        "cancel-mid-stream",
-        "cancel-of-one-request",
-        "permission-round-trip",
-        "mode-and-options",
-    ],
-)
 
 
-async def scenario(name: str, agent: Agent, env: dict[str, str], **given: Any) -> None:
-    """Run a scenario of sdk_scenarios.mjs, or a script by itself, to its good end."""
+async def play(*names: str, agent: Agent, env: dict[str, str], **given: Any) -> None:
+    """Run scenarios of sdk_scenarios.mjs, or a script by itself, to their good end."""
     node = shutil.which("node")
     assert node, "there is no node"
     env = {**env, "GIVEN": json.dumps({**given, **agent.language})}
-    script = name if name.endswith(".mjs") else "sdk_scenarios.mjs"
-    words = [node, str(HERE / script), name]
+    words = names if names[0].endswith(".mjs") else ("sdk_scenarios.mjs", *names)
     with anyio.fail_after(LIMIT):
-        done = await anyio.run_process(words, env=env, check=False, stderr=subprocess.STDOUT)
+        done = await anyio.run_process(
+            [node, *words], env=env, cwd=HERE, check=False, stderr=subprocess.STDOUT
+        )
     assert done.returncode == 0, done.stdout.decode()
 
 
@@ -55,12 +46,12 @@ def env(client_env: dict[str, str]) -> dict[str, str]:
 
 
 @each_agent
-@SCENARIOS
 async def test_over_websocket_a_client_has_what_it_has_over_a_pipe(
-    name: str, agent: Agent, folder: Path, env: dict[str, str]
+    agent: Agent, folder: Path, env: dict[str, str]
 ) -> None:
     async with served(folder, env, *agent.command) as far:
-        await scenario(name, agent, env, url=far.url, token=far.token, cwd=str(folder))
+        given = {"url": far.url, "token": far.token, "cwd": str(folder)}
+        await play(*SCENARIOS, agent=agent, env=env, **given)
 
 
 @pytest.mark.parametrize(
@@ -72,28 +63,27 @@ async def test_a_deaf_agent_is_replaced_and_a_login_taken_from_elsewhere_too(
     name: str, agent: Agent, folder: Path, env: dict[str, str]
 ) -> None:
     async with served(folder, env, *agent.command) as far:
-        await scenario(name, agent, env, url=far.url, token=far.token, cwd=str(folder))
+        given = {"url": far.url, "token": far.token, "cwd": str(folder)}
+        await play(name, agent=agent, env=env, **given)
 
 
 async def test_two_editors_have_one_session_and_one_leaves_and_comes_back(
     folder: Path, env: dict[str, str]
 ) -> None:
     async with served(folder, env, *FIXTURE.command) as far:
-        await scenario(
-            "sdk_remote.mjs", FIXTURE, env, url=far.url, token=far.token, cwd=str(folder)
-        )
+        given = {"url": far.url, "token": far.token, "cwd": str(folder)}
+        await play("sdk_remote.mjs", agent=FIXTURE, env=env, **given)
 
 
 @each_agent
-@SCENARIOS
 async def test_behind_connect_a_client_has_what_it_has_in_front_of_a_bridge(
-    name: str, agent: Agent, folder: Path, env: dict[str, str], tape: Tape, tmp_path: Path
+    agent: Agent, folder: Path, env: dict[str, str], tape: Tape, tmp_path: Path
 ) -> None:
     here = {**env, "ACP_BRIDGE_HOME": str(tmp_path / "laptop")}
     async with served(folder, env, *agent.command) as far:
         command = tape.of(*await connected(far, here))
         given = {"command": command, "tape": str(tape.path), "cwd": str(folder)}
-        await scenario(name, agent, here, **given)
+        await play(*SCENARIOS, agent=agent, env=here, **given)
 
 
 async def test_acpx_works_through_connect(
@@ -114,5 +104,3 @@ async def test_acpx_works_through_connect(
                 (cancelled,) = (await acpx.run("cancel")).lines
                 assert cancelled["cancelled"] is True
             assert prompt.stop_reason == "cancelled"
-            (listed,) = (await acpx.run("sessions", "list")).lines
-            assert [row["cwd"] for row in listed["sessions"]] == [str(folder)]
