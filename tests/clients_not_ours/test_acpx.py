@@ -23,7 +23,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from tests.clients_not_ours.conftest import CODING, Tape
 from tests.support.fixture_agents import FixtureLog, fixture_command
-from tests.support.processes import gone
+from tests.support.processes import command_line, gone
 
 pytestmark = pytest.mark.process
 #: seconds for one command of acpx.
@@ -113,16 +113,6 @@ def acpx_home() -> Iterator[str]:
         yield home
 
 
-@pytest.fixture
-async def acpx(
-    modules: Path, tape: Tape, folder: Path, client_env: dict[str, str], acpx_home: str
-) -> AsyncIterator[Acpx]:
-    """acpx with a new session of a fixture agent, which is closed when the test is over."""
-    env = {**client_env, "HOME": acpx_home}
-    async with opened(modules, tape.command(*fixture_command()), env, folder) as acpx:
-        yield acpx
-
-
 @asynccontextmanager
 async def opened(
     modules: Path, bridge: list[str], env: dict[str, str], cwd: Path
@@ -136,9 +126,29 @@ async def opened(
     await acpx.run("sessions", "close")
 
 
-async def test_prompts_mode_and_list_are_about_one_session(
-    acpx: Acpx, folder: Path, agent_log: FixtureLog
+async def test_a_session_is_prompted_cancelled_listed_and_resumed_after_its_bridge_was_killed(
+    modules: Path,
+    tape: Tape,
+    folder: Path,
+    client_env: dict[str, str],
+    acpx_home: str,
+    agent_log: FixtureLog,
 ) -> None:
+    """One session, since acpx starts a bridge and two processes of Node for each."""
+    env = {**client_env, "HOME": acpx_home}
+    async with opened(modules, tape.command(*fixture_command()), env, folder) as acpx:
+        await prompted_in_two_modes(acpx, agent_log)
+        await served(acpx, folder)
+        async with acpx.streaming("prompt", "stream 1000000 5") as prompt:
+            (cancelled,) = (await acpx.run("cancel")).lines
+            assert cancelled["cancelled"] is True
+        assert prompt.stop_reason == "cancelled"
+        (listed,) = (await acpx.run("sessions", "list")).lines
+        assert [row["cwd"] for row in listed["sessions"]] == [str(folder)]
+        await resumed(acpx, tape)
+
+
+async def prompted_in_two_modes(acpx: Acpx, agent_log: FixtureLog) -> None:
     first = await acpx.run("prompt", "say one two")
     assert (first.text, first.stop_reason) == ("one two", "end_turn")
     await acpx.run("set-mode", "edit")
@@ -147,38 +157,30 @@ async def test_prompts_mode_and_list_are_about_one_session(
     turns = agent_log.turns()
     assert [turn["mode"] for turn in turns] == ["plan", "edit"]
     assert len({turn["session"] for turn in turns}) == 1
-    (listed,) = (await acpx.run("sessions", "list")).lines
-    assert [row["cwd"] for row in listed["sessions"]] == [str(folder)]
 
 
-async def test_cancel_ends_the_prompt_and_the_session_goes_on(acpx: Acpx) -> None:
-    async with acpx.streaming("prompt", "stream 1000000 5") as prompt:
-        (cancelled,) = (await acpx.run("cancel")).lines
-        assert cancelled["cancelled"] is True
-    assert prompt.stop_reason == "cancelled"
-    assert (await acpx.run("prompt", "history")).text == "stream 1000000 5"
-
-
-async def test_a_session_is_resumed_in_a_fresh_bridge_after_the_first_was_killed(
-    acpx: Acpx, tape: Tape
-) -> None:
-    assert (await acpx.run("prompt", "say one")).stop_reason == "end_turn"
-    first = tape.bridges()[-1]
-    os.kill(first, signal.SIGKILL)
-    await gone(first)
-    resumed = await acpx.run("prompt", "history")
-    assert "session/resume" in resumed.methods
-    assert (resumed.text, resumed.stop_reason) == ("say one", "end_turn")
-    assert tape.bridges()[-1] != first
-
-
-async def test_what_the_agent_asks_acpx_for_it_gets(acpx: Acpx, folder: Path) -> None:
+async def served(acpx: Acpx, folder: Path) -> None:
+    """What the agent asks acpx for it gets."""
     file = folder / "file"
     asks = f"permission; write {file}; read {file}; terminal echo hi; terminal-wait"
     answer = await acpx.run("prompt", f"{asks}; terminal-output; terminal-release")
     assert answer.text.startswith("[permission allow][write ok][read written]")
     assert answer.text.endswith("[wait_for_exit ok][output ok][release ok]")
     assert file.read_text() == "written"
+
+
+async def resumed(acpx: Acpx, tape: Tape) -> None:
+    """Another bridge has the session, and all that was said, the cancelled prompt too."""
+    bridges = tape.bridges()
+    (killed,) = [pid for pid in bridges if command_line(pid)]
+    os.kill(killed, signal.SIGKILL)
+    await gone(killed)
+    answer = await acpx.run("prompt", "history")
+    assert "session/resume" in answer.methods
+    assert answer.text.startswith("say one two | history | ")
+    assert answer.text.endswith(" | stream 1000000 5")
+    assert answer.stop_reason == "end_turn"
+    assert tape.bridges()[-1] not in bridges
 
 
 async def test_the_built_in_agent_mends_a_file_with_every_tool(
@@ -194,6 +196,3 @@ async def test_the_built_in_agent_mends_a_file_with_every_tool(
         assert answer.cards() == ["completed"] * 6  # a plan has no card
         await acpx.run("set-mode", "plan")
         assert (await acpx.run("prompt", "Write a note")).cards() == ["failed"]
-        await acpx.run("set-mode", "auto")
-        assert "docs/note.txt" in (await acpx.run("prompt", "Write a note")).text
-        assert "was summarised" in (await acpx.run("prompt", "/compact")).text
