@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
@@ -23,10 +22,13 @@ from acp_bridge.terminal.shared import live
 from tests.clients_not_ours.conftest import HERE
 from tests.support.fixture_agents import fixture_command
 from tests.support.gates import Gates
+from tests.support.waiting import until
 
 #: seconds for what starts several processes on a machine that may be busy
 LIMIT = 60
 LONGEST_LINE = 1 << 20
+#: seconds between two questions to a bridge, which answers with CPU of its own.
+PAUSE = 0.02
 #: what runs when the client leaves, and what waits behind it; nobody ends it but a Stop.
 RUNNING = "say a-one; gate left; say a-two; permission; say a-three"
 WAITING = "say b-one; stream 1000000 5"
@@ -73,20 +75,17 @@ class Kept:
 
     async def bridges(self) -> list[LiveBridge]:
         """Those that live, as soon as there is one."""
-        with anyio.fail_after(LIMIT):
-            while not (found := live_bridges(self.home)):
-                await anyio.lowlevel.checkpoint()
-        return found
+        return await until(lambda: live_bridges(self.home), LIMIT)
 
     async def until(self, session_id: str, **wanted: object) -> None:
         """Until a live bridge says this of the session."""
         with anyio.fail_after(LIMIT):
             while True:
-                await anyio.lowlevel.checkpoint()  # where no bridge lives there is nobody to ask
                 for answer in await live.ask_all(live_bridges(self.home), 5):
                     for about in answer.sessions or []:
                         if {"sessionId": session_id, **wanted}.items() <= about.items():
                             return
+                await anyio.sleep(PAUSE)
 
     async def end(self) -> None:
         """End the bridges that live, which takes all that is theirs with them."""
@@ -96,9 +95,7 @@ class Kept:
         await self.ended()
 
     async def ended(self, within: float = 5) -> None:
-        with anyio.fail_after(within):
-            while live_bridges(self.home):
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: not live_bridges(self.home), within)
 
 
 class Client:

@@ -81,7 +81,7 @@ async def test_however_a_client_ends_its_bridge_turn_and_queue_go_on_and_it_sees
         await client.tell(way)
         await client.told()
         assert await client.process.wait() == 0
-    await has_left(kept, tape, session, script)
+    await has_left(kept, tape, session, TYPESCRIPT)
 
 
 def by_group(pid: int) -> None:
@@ -103,8 +103,10 @@ def alone(pid: int) -> None:
 
 
 @pytest.mark.hazard("V7.1")
-@pytest.mark.parametrize("script", [TYPESCRIPT, PYTHON])
-@pytest.mark.parametrize("kill", [by_group, by_tree, from_the_top, alone])
+@pytest.mark.parametrize(
+    ("script", "kill"),
+    [(TYPESCRIPT, kill) for kill in (by_group, by_tree, from_the_top, alone)] + [(PYTHON, alone)],
+)
 async def test_a_client_that_is_killed_with_what_it_has_started_loses_nothing(
     kept: Kept, tape: Tape, script: str, kill: Kill
 ) -> None:
@@ -164,7 +166,7 @@ def transcript(kept: Kept, session: str) -> str:
 
 
 @pytest.mark.hazard("V7")
-@pytest.mark.parametrize("end", [by_group, by_tree, alone, terminated_below])
+@pytest.mark.parametrize("end", [by_group, terminated_below])
 async def test_acpx_is_killed_and_resumes_and_what_was_asked_meanwhile_is_answered(
     kept: Kept, tmp_path: Path, end: Kill
 ) -> None:
