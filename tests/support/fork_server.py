@@ -1,8 +1,9 @@
-"""A process that has imported the bridge, and forks off each bridge that a test starts.
+"""A process that has imported a program, and forks off each process of it that a test starts.
 
-A bridge's own interpreter takes 0.3 s of CPU until it serves, nearly all of it for imports. One
-that is forked has the command's words, environment, folder, session and three streams, and runs
-`main` of `acp_bridge/__main__.py` up to the end of its interpreter, as the other would.
+A bridge's own interpreter takes 0.3 s of CPU until it serves, the built-in agent's 0.9 s, nearly
+all of it for imports. A process that is forked has the command's words, environment, folder,
+session and three streams, and runs `main` of the program's `__main__.py` up to the end of its
+interpreter, as the other would. An agent that a bridge starts is not forked here.
 
 What it shares with its server, and a test must not be about: when modules are imported; what Python
 reads from the environment when it starts; the command line that `/proc` shows, and its environment
@@ -31,6 +32,7 @@ from acp_bridge.core.agents.guard import ENV_START
 ROOT = Path(__file__).parents[2]
 #: What a command begins with that can be forked.
 BRIDGE = (sys.executable, "-m", "acp_bridge")
+AGENT = (sys.executable, "-m", "agent")
 #: The environment variable with the mark of a test, by which its processes are found.
 MARK = "FIXTURE_MARK"
 #: The mark of the server itself; that of a forked bridge is written over it.
@@ -39,20 +41,30 @@ _NO_MARK = "0" * 32
 _READ_AT_START = ("LC_", "LANG", "LD_", "MALLOC_", "OPENSSL_", "SSL_", "TZ")
 #: Words that lead to other processes of the same command line, which tests find by it.
 _NEEDS_ITS_COMMAND_LINE = ("--keep", "--spare")
-#: What a bridge imports until it has answered a prompt.
-_IMPORTED = (
-    "acp_bridge.__main__",
-    "acp_bridge.serving",
-    "acp_bridge.sharing.listening.listener",
-    "acp_bridge.terminal.cli.stdio",
-    "anyio._backends._asyncio",
-    "platformdirs",
-)
+#: What a program imports until it has answered a prompt; the agent, before a model library.
+_IMPORTED = {
+    "acp_bridge": (
+        "acp_bridge.__main__",
+        "acp_bridge.serving",
+        "acp_bridge.sharing.listening.listener",
+        "acp_bridge.terminal.cli.stdio",
+        "anyio._backends._asyncio",
+        "platformdirs",
+    ),
+    "agent": (
+        "agent.__main__",
+        "agent.providers.all_models",
+        "agent.serve.connection",
+        "agent.serve.sdk_transport",
+        "anyio._backends._asyncio",
+        "platformdirs",
+    ),
+}
 _SERVER = "from tests.support.fork_server import main; main()"
 
 
 class Forked:
-    """A forked bridge, as `subprocess.Popen` has a process."""
+    """A forked process, as `subprocess.Popen` has one."""
 
     def __init__(self, server: "ForkServer", pid: int) -> None:
         self.pid = pid
@@ -90,12 +102,12 @@ class Forked:
 class ForkServer:
     """A server of this process; it ends with us."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        """Start it, with `env` added to the environment."""
+    def __init__(self, program: str, env: Mapping[str, str]) -> None:
+        """Start it for a program of `_IMPORTED`, with `env` added to the environment."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                (sys.executable, "-c", _SERVER, str(theirs.fileno())),
+                (sys.executable, "-c", _SERVER, str(theirs.fileno()), program),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env={**os.environ, **env, MARK: _NO_MARK},
@@ -107,7 +119,7 @@ class ForkServer:
         atexit.register(self._end)
 
     def _end(self) -> None:
-        """End it, not the bridges that it has forked."""
+        """End it, not what it has forked."""
         self._socket.close()
         self._process.wait()
 
@@ -133,19 +145,19 @@ def _received(peer: socket.socket, count: int) -> tuple[bytes, list[int]]:
     return data, fds
 
 
-_servers: dict[tuple[int, frozenset[tuple[str, str]]], ForkServer] = {}
+_servers: dict[tuple[int, str, frozenset[tuple[str, str]]], ForkServer] = {}
 _whole: list[None] = []
 
 
 def fork(
     command: Sequence[str], env: Mapping[str, str], cwd: Path | None, fds: Sequence[int]
 ) -> Forked | None:
-    """Fork a bridge with all of this environment; `fds`: its stdin, stdout and stderr, copied.
+    """Fork a program with all of this environment; `fds`: its stdin, stdout and stderr, copied.
 
-    None if the command is no bridge, if tests see a difference, and within `whole_starts`.
+    None if the command is none of them, if tests see a difference, and within `whole_starts`.
     """
     if (
-        tuple(command[: len(BRIDGE)]) != BRIDGE
+        tuple(command[: len(BRIDGE)]) not in (BRIDGE, AGENT)
         or any(word in _NEEDS_ITS_COMMAND_LINE for word in command)
         or len(env.get(MARK, _NO_MARK)) != len(_NO_MARK)
         or _whole
@@ -154,10 +166,10 @@ def fork(
     ):
         return None
     read = {name: value for name, value in env.items() if name.startswith(_READ_AT_START)}
-    key = os.getpid(), frozenset(read.items())
+    program, *words = command[len(BRIDGE) - 1 :]
+    key = os.getpid(), program, frozenset(read.items())
     if key not in _servers:
-        _servers[key] = ForkServer(read)
-    words = list(command[len(BRIDGE) :])
+        _servers[key] = ForkServer(program, read)
     pid = _servers[key].ask(fds, words=words, env=dict(env), cwd=str(cwd or Path.cwd()))
     return Forked(_servers[key], pid)
 
@@ -170,7 +182,7 @@ def _imports(env: Mapping[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def whole_starts() -> Iterator[None]:
-    """Meanwhile, each bridge has an interpreter of its own."""
+    """Meanwhile, each process has an interpreter of its own."""
     _whole.append(None)
     try:
         yield
@@ -182,8 +194,9 @@ def whole_starts() -> Iterator[None]:
 
 
 def main() -> None:
-    """Serve until the tests end; in each process that is forked, be the bridge."""
-    bridge, *_ = map(import_module, _IMPORTED)
+    """Serve until the tests end; in each process that is forked, be the program."""
+    name = sys.argv[2]
+    program, *_ = map(import_module, _IMPORTED[name])
 
     gc.collect()
     gc.freeze()
@@ -193,8 +206,8 @@ def main() -> None:
                 pass
         except (EOFError, ConnectionError):
             return
-    _become(question)
-    sys.exit(bridge.main())
+    _become(name, question)
+    sys.exit(program.main())
 
 
 def _serve(tests: socket.socket) -> dict[str, Any] | None:
@@ -218,7 +231,7 @@ def _serve(tests: socket.socket) -> dict[str, Any] | None:
     return None
 
 
-def _become(question: dict[str, Any]) -> None:
+def _become(name: str, question: dict[str, Any]) -> None:
     """Make this process what `exec` would have made of it."""
     os.setsid()
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
@@ -227,9 +240,8 @@ def _become(question: dict[str, Any]) -> None:
     _write_mark(env.get(MARK, _NO_MARK))
     os.environ.clear()
     os.environ.update(env)
-    program = str(ROOT / "acp_bridge" / "__main__.py")
-    sys.argv = [program, *question["words"]]
-    sys.orig_argv = [*BRIDGE, *question["words"]]
+    sys.argv = [str(ROOT / name / "__main__.py"), *question["words"]]
+    sys.orig_argv = [sys.executable, "-m", name, *question["words"]]
     sys.path[0] = os.getcwd()
     if os.isatty(1):
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

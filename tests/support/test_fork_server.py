@@ -1,8 +1,7 @@
-"""A forked bridge is, for tests, the same as one with an interpreter of its own."""
+"""A forked process is, for tests, the same as one with an interpreter of its own."""
 
 import os
 import signal
-import sys
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
@@ -17,15 +16,22 @@ from tests.support.processes import MARK, marked
 
 pytestmark = pytest.mark.process
 
-BRIDGE = [sys.executable, "-m", "acp_bridge"]
-WORDS = ([*BRIDGE, "--no-such-option"], [*BRIDGE, "sessions", "--json"], [*BRIDGE, "ps", "--help"])
+BRIDGE, AGENT = [*fork_server.BRIDGE], [*fork_server.AGENT]
+WORDS = (
+    [*BRIDGE, "--no-such-option"],
+    [*BRIDGE, "sessions", "--json"],
+    [*BRIDGE, "ps", "--help"],
+    [*AGENT, "--no-such-option"],
+    [*AGENT, "--help"],
+    [*AGENT, "--model", "scripted:/no/such/file"],
+)
 
 
 def starts(*, forked: bool) -> AbstractContextManager[None]:
     return nullcontext() if forked else fork_server.whole_starts()
 
 
-@pytest.mark.parametrize("command", WORDS, ids=lambda words: words[3])
+@pytest.mark.parametrize("command", WORDS, ids=lambda words: " ".join(words[2:4]))
 async def test_a_command_says_the_same_and_ends_with_the_same_code(
     command: list[str], tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ async def test_secrets_reach_neither_client_nor_model_nor_disk_and_tools_get_no_
 
 
 @pytest.mark.hazard("K5", "K7.2")
+@pytest.mark.usefixtures("whole_starts")
 async def test_no_process_of_ours_shows_a_key_in_proc(
     start_either: Start, cwd: Path, mark: str
 ) -> None:
