@@ -15,9 +15,9 @@ import pytest
 
 from tests.agent.mcp_servers.support import odd
 from tests.attacks.field import SECONDS, Field, told_by
-from tests.built_in.support import FIRST, KEY, Provider, choose
+from tests.built_in.support import KEY, Provider, choose
 from tests.support.client import RecordingClient
-from tests.support.model_replies import Call, Text
+from tests.support.model_replies import Call
 from tests.support.processes import descendants, gone
 from tests.support.rights import for_commoner, without_rights
 from tests.support.waiting import until
@@ -47,13 +47,6 @@ TRICKS = [
     call("search", path=".", pattern="needle", glob="link/*"),
     call("list_files", path="."),
 ]
-
-
-async def act(client: RecordingClient, provider: Provider, *calls: Call) -> None:
-    for each in calls:
-        provider.say(each)
-        provider.say(Text("Done."))
-        await client.prompt("Go on.", within=FIRST)
 
 
 async def go_on(client: RecordingClient, turns: int = 1) -> list[int]:
@@ -113,7 +106,7 @@ async def test_every_change_every_command_and_every_path_outside_is_asked_for(
 
 @pytest.mark.hazard("S7", "S8", "K5", "K7.3")
 async def test_a_command_finds_no_key_and_a_secret_in_what_it_says_reaches_nobody(
-    field: Field, provider: Provider
+    field: Field,
 ) -> None:
     field.home.mkdir(mode=0o700)
     keys = field.home / "keys.env"
@@ -122,26 +115,25 @@ async def test_a_command_finds_no_key_and_a_secret_in_what_it_says_reaches_nobod
     for_commoner(keys)
     for_commoner(field.home)
     look = "{ env; cat /proc/[0-9]*/environ; } > found 2>&1; wc -c found"
-    async with field.built_in(provider, DEPLOY_TOKEN="deploy-0123456789") as client:
+    calls = [
+        call("shell", command=look),
+        call("shell", command="cat note.txt; echo sk-made-up-01''23456789 $DEPLOY_TOKEN"),
+        call("read_file", path="note.txt"),
+        call("search", path=".", pattern="the key"),
+    ]
+    env = {"OPENAI_API_KEY": KEY, "DEPLOY_TOKEN": "deploy-0123456789"}
+    async with field.scripted(*([each] for each in calls), **env) as client:
         (field.project / "note.txt").write_text(f"the key is {SECRET}, keep it\n")
         client.side.permission = "allow"
         await client.new_session(field.project)
-        calls = [
-            call("shell", command=look),
-            call("shell", command="cat note.txt; echo sk-made-up-01''23456789 $DEPLOY_TOKEN"),
-            call("read_file", path="note.txt"),
-            call("search", path=".", pattern="the key"),
-        ]
-        await act(client, provider, *calls)
+        await go_on(client, len(calls))
         found = (field.project / "found").read_bytes()
         shown = json.dumps(client.recording.incoming())
     assert b"PATH=" in found
     assert KEY.encode() not in found
     for secret in (KEY, SECRET, "deploy-0123456789"):
         assert shown.count(secret) == 0
-        results = [
-            each for each in provider.requests[-1].body["messages"] if each["role"] == "tool"
-        ]
+        results = [each for each in given(field) if each["role"] == "tool"]
         assert len(results) == len(calls)
         assert secret not in json.dumps(results)
 

@@ -7,21 +7,29 @@ import anyio
 import pytest
 
 from tests.built_in.support import FIRST, ROOT, Stack, choose, conversation
-from tests.built_in.test_memory import reading
 from tests.support.model_replies import Text
+from tests.support.processes import run
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SECRET = "q7Zr4fTa9Lk2Xw"
+#: the words of the secret are tokens of their own
+SAID = f"""
+turn
+text: I look.
+call: read_file {{"path": "a.txt"}}
+---
+token: "It says password="
+token: "{SECRET[:6]}"
+token: "{SECRET[6:]}"
+"""
 ASKED = ["user: What is in a.txt?", "assistant: I look.", 'call: read_file {"path": "a.txt"}']
 
 
 async def command(stack: Stack, *words: str) -> tuple[int, str, str]:
     env = {**os.environ, "ACP_BRIDGE_HOME": str(stack.home), "PYTHONPATH": str(ROOT)}
     with anyio.fail_after(60):
-        done = await anyio.run_process(
-            [sys.executable, "-m", "acp_bridge", *words], cwd=stack.cwd, env=env, check=False
-        )
+        done = await run([sys.executable, "-m", "acp_bridge", *words], env, stack.cwd)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -30,11 +38,11 @@ async def test_the_model_is_given_what_was_said_in_the_exported_session_and_no_r
     stack: Stack,
 ) -> None:
     (stack.cwd / "a.txt").write_text("seven\n")
-    async with stack.start() as client:
+    dialogue = stack.folder / "dialogue.txt"
+    dialogue.write_text(SAID)
+    async with stack.start(model=f"scripted:{dialogue}") as client:
         session_id = await client.new_session(stack.cwd)
         await choose(client, "mode", "auto")
-        stack.provider.say(Text("I look."), *reading("a.txt"))
-        stack.provider.say(Text("It says password="), Text(SECRET[:6]), Text(SECRET[6:]))
         await client.prompt("What is in a.txt?", within=FIRST)
     files = {said: stack.folder / said for said in (SECRET, "***")}
     for said, file in files.items():
