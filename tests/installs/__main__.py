@@ -1,7 +1,8 @@
 """`make test-install`: what was built is installed as users do it, and its demo is run.
 
-Each way has an empty home and an empty environment, and the packages come from the index. Without
-arguments it is this Python; `--python NAME` names others, and `--every` takes all that are found.
+Each way has an empty home and an empty environment, and the packages come from the index, each
+once. Without arguments it is this Python; `--python NAME` names others, and `--every` takes all
+that are found. `--every` also has pip compile all modules, which counts in the size.
 Prints the rows of the table in docs/installing.md; exit 1 if one of them is not as it must be.
 """
 
@@ -30,13 +31,17 @@ def main() -> int:
     given = parser.parse_args()
     pythons = [*given.python, *(every() if given.every else ())] or [sys.executable]
     with tempfile.TemporaryDirectory(prefix="acp-bridge-installs-") as folder:
-        rows = list(tried(Path(folder), pythons, given.way or list(WAYS)))
+        ways = given.way or list(WAYS)
+        rows = list(tried(Path(folder), pythons, ways, compiles=given.every))
     return 0 if rows and all(row.right for row in rows) else 1
 
 
-def tried(folder: Path, pythons: Sequence[str], ways: Sequence[str]) -> Iterator[Row]:
+def tried(
+    folder: Path, pythons: Sequence[str], ways: Sequence[str], *, compiles: bool
+) -> Iterator[Row]:
     """Yield a row for each Python and way, and print it."""
-    place = Place(folder, ROOT, sdist=built(folder, "sdist"), wheel=built(folder, "wheel"))
+    sdist, wheel = built(folder, "sdist"), built(folder, "wheel")
+    place = Place(folder, ROOT, sdist, wheel, compiles)
     install_tools(place)
     print(HEAD, flush=True)
     for python in pythons:

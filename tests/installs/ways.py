@@ -15,7 +15,7 @@ from tests.installs.rows import Row
 #: seconds for one command; a first download takes the longest.
 _LONGEST = 600
 _LOCK = Path(__file__).with_name("requirements.lock")
-_PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+_PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
 
 #: variables that a command gets beside our own.
 Environment = Mapping[str, str | Path]
@@ -33,11 +33,24 @@ class Place:
     root: Path
     sdist: Path
     wheel: Path
+    #: Whether pip compiles what it installs, as it does for users: half of its CPU.
+    compiles: bool = True
 
     @property
     def tools(self) -> Path:
         """The folder of the commands pipx and uv."""
         return self.folder / "tools" / "bin"
+
+    @property
+    def install(self) -> tuple[str, ...]:
+        """The words for pip, which has one cache for all ways."""
+        options = () if self.compiles else ("--no-compile",)
+        return (*_PIP, "--cache-dir", str(self.pip_cache), "install", *options)
+
+    @property
+    def pip_cache(self) -> Path:
+        """The folder of what pip has downloaded."""
+        return self.folder / "tools" / "pip"
 
     def new(self) -> Path:
         """Make an empty folder for one way."""
@@ -54,14 +67,15 @@ def install_tools(place: Place) -> None:
     """Install pipx and uv, as locked."""
     _run([sys.executable, "-m", "venv", place.tools.parent], {}, place.folder)
     python = place.tools / "python"
-    _run([python, *_PIP, "--require-hashes", "--only-binary", ":all:", "-r", _LOCK], {}, place.root)
+    words = ("--require-hashes", "--only-binary", ":all:", "-r", _LOCK)
+    _run([python, *place.install, *words], {}, place.root)
 
 
 def with_pip(place: Place, python: str) -> Row:
     """`pip install`, into a virtual environment."""
     home = place.new()
     own = _virtual_environment(home, python)
-    _run([own, *_PIP, place.wheel], {}, home)
+    _run([own, *place.install, place.wheel], {}, home)
     return _seen(home, own.parent, "pip", "wheel")
 
 
@@ -69,6 +83,7 @@ def with_pipx(place: Place, python: str) -> Row:
     """`pipx install`."""
     home = place.new()
     env: Environment = {"PIPX_HOME": home / "pipx", "PIPX_BIN_DIR": home / "bin", "USE_EMOJI": "0"}
+    env = {**env, "PIP_CACHE_DIR": place.pip_cache}
     own = ("--python", _found(python))
     _run([place.tools / "pipx", "install", "--quiet", *own, place.sdist], env, home)
     return _seen(home, home / "bin", "pipx", "sdist")
@@ -88,8 +103,9 @@ def slim(place: Place, python: str) -> Row:
     home = place.new()
     own = _virtual_environment(home, python)
     lock = place.root / "requirements-slim.lock"
-    _run([own, *_PIP, "--require-hashes", "--only-binary", ":all:", "-r", lock], {}, home)
-    _run([own, *_PIP, "--no-deps", place.wheel], {}, home)
+    words = ("--require-hashes", "--only-binary", ":all:", "-r", lock)
+    _run([own, *place.install, *words], {}, home)
+    _run([own, *place.install, "--no-deps", place.wheel], {}, home)
     return _seen(home, own.parent, "pip, slim", "wheel", slim=True)
 
 
