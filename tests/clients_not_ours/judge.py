@@ -146,12 +146,18 @@ class Connection:
 
 
 def _without_words(value: Any) -> Any:
-    """The value with each text as an empty one: a schema asks no more of it than that it is one."""
+    """The value with each text, and each id that is one, as an empty one.
+
+    A schema asks no more of them than that they are texts.
+    """
     match value:
         case {"type": "text", "text": str()}:
             return {**value, "text": ""}
         case dict():
-            return {name: _without_words(each) for name, each in value.items()}
+            return {
+                name: "" if name.endswith("Id") and isinstance(each, str) else _without_words(each)
+                for name, each in value.items()
+            }
         case list():
             return [_without_words(each) for each in value]
     return value
