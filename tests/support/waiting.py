@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 #: looks after which the processor is left to threads and other processes between two of them.
 _EAGER = 20
-#: seconds
-_PAUSE = 0.001
+#: seconds between two looks; this much longer each time, up to the longest.
+_PAUSE, _LONGEST = 0.001, 0.01
 
 
 async def until(look: Callable[[], T], within: float = 30) -> T:
@@ -28,5 +28,5 @@ async def until(look: Callable[[], T], within: float = 30) -> T:
             if number < _EAGER:
                 await anyio.lowlevel.checkpoint()
             else:
-                await sleep(_PAUSE)
+                await sleep(min((number - _EAGER + 1) * _PAUSE, _LONGEST))
     raise AssertionError("unreachable")
