@@ -52,6 +52,11 @@ class Place:
         """The folder of what pip has downloaded."""
         return self.folder / "tools" / "pip"
 
+    @property
+    def uv_cache(self) -> Path:
+        """The folder of what uv has downloaded, which pipx uses where it is there."""
+        return self.folder / "tools" / "cache"
+
     def new(self) -> Path:
         """Make an empty folder for one way."""
         return Path(os.path.realpath(_numbered(self.folder)))
@@ -65,10 +70,11 @@ def _numbered(folder: Path) -> Path:
 
 def install_tools(place: Place) -> None:
     """Install pipx and uv, as locked."""
-    _run([sys.executable, "-m", "venv", place.tools.parent], {}, place.folder)
-    python = place.tools / "python"
-    words = ("--require-hashes", "--only-binary", ":all:", "-r", _LOCK)
-    _run([python, *place.install, *words], {}, place.root)
+    _run([sys.executable, "-m", "venv", "--without-pip", place.tools.parent], {}, place.folder)
+    pip, *words = place.install[1:]
+    locked = ("--require-hashes", "--only-binary", ":all:", "-r", _LOCK)
+    for_tools = ("--python", place.tools / "python")
+    _run([sys.executable, "-m", pip, *for_tools, *words, *locked], {}, place.root)
 
 
 def with_pip(place: Place, python: str) -> Row:
@@ -83,7 +89,7 @@ def with_pipx(place: Place, python: str) -> Row:
     """`pipx install`."""
     home = place.new()
     env: Environment = {"PIPX_HOME": home / "pipx", "PIPX_BIN_DIR": home / "bin", "USE_EMOJI": "0"}
-    env = {**env, "PIP_CACHE_DIR": place.pip_cache}
+    env = {**env, "PIP_CACHE_DIR": place.pip_cache, "UV_CACHE_DIR": place.uv_cache}
     own = ("--python", _found(python))
     _run([place.tools / "pipx", "install", "--quiet", *own, place.sdist], env, home)
     return _seen(home, home / "bin", "pipx", "sdist")
@@ -93,7 +99,7 @@ def with_uv(place: Place, python: str) -> Row:
     """`uv tool install`."""
     home = place.new()
     env: Environment = {"UV_TOOL_DIR": home / "tools", "UV_TOOL_BIN_DIR": home / "bin"}
-    own = ("--python", _found(python), "--cache-dir", place.folder / "tools" / "cache")
+    own = ("--python", _found(python), "--cache-dir", place.uv_cache)
     _run([place.tools / "uv", "tool", "install", "--quiet", *own, place.wheel], env, home)
     return _seen(home, home / "bin", "uv tool", "wheel")
 
