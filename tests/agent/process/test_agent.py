@@ -174,6 +174,7 @@ async def test_a_cancel_is_read_in_the_middle_of_a_flood(start: Start, cwd: Path
 
 @pytest.mark.hazard("P2.2", "P1.1", "P1.3")
 @pytest.mark.parametrize("way", ["eof", signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.usefixtures("whole_starts")
 async def test_on_every_way_out_it_exits_with_0_and_leaves_no_process(
     start: Start, cwd: Path, running: Fifo, mark: str, way: str | signal.Signals
 ) -> None:
