@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-from tests.test_house import imports, modules, ours, tree
+from tests.support.sources import imports, modules, ours, tree
 
 #: Top to bottom. A room imports from itself and from the floors below, also for types and inside
 #: functions, never from its own floor's other rooms.

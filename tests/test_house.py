@@ -5,18 +5,17 @@ and nothing committed names what only exists on one machine.
 """
 
 import ast
-import os
+import gc
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support.sources import ROOT, committed, functions, imports, modules, ours, tree
 
 #: Top to bottom: a module imports from its own floor and from those below, never from above.
 #: A floor names rooms; the longest name that fits a module counts.
@@ -243,57 +242,13 @@ LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
 }
 
 
-def committed() -> list[Path]:
-    """The files of the repository; in an unpacked sdist, all that lies there."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
-    if listed.returncode == 0 and (ROOT / ".git").exists():
-        found = [ROOT / os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
-    else:
-        found = [path for path in ROOT.rglob("*") if ".venv" not in path.parts]
-    return [path for path in found if path.is_file()]
-
-
-def modules(package: str) -> dict[str, Path]:
-    """Every module of a package that is ours: dotted name -> file."""
-    names = {}
-    for path in sorted((ROOT / package).rglob("*.py")):
-        if "node_modules" in path.parts:
-            continue
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        names[".".join(parts).removesuffix(".__init__")] = path
-    return names
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"), str(path))
-
-
-def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-
-
-def imports(node: ast.AST, *, lazy: bool, types: bool = False) -> Iterator[str]:
-    """Give the names imported below a node.
-
-    `lazy` adds those inside functions and those for types only, `types` the latter alone.
-    """
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import):
-            yield from (alias.name for alias in child.names)
-        elif isinstance(child, ast.ImportFrom):
-            assert child.level == 0, f"a relative import in line {child.lineno}"
-            yield from (f"{child.module}.{alias.name}" for alias in child.names)
-        elif lazy or not (
-            isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-            or (is_type_checking(child) and not types)
-        ):
-            yield from imports(child, lazy=lazy, types=types)
-
-
-def ours(names: Iterator[str], known: dict[str, Path]) -> set[str]:
-    """The modules of ours that are meant: `a.b.f` is `a.b` if `f` is a function in it."""
-    return {name if name in known else name.rpartition(".")[0] for name in names} & known.keys()
+@pytest.fixture(scope="module", autouse=True)
+def all_trees() -> Iterator[None]:
+    """Look for no garbage: in so many objects as the trees are that takes most of the time."""
+    gc.disable()
+    yield
+    tree.cache_clear()
+    gc.enable()
 
 
 def floor(module: str) -> int:
@@ -337,7 +292,10 @@ def test_the_guard_which_both_sides_start_imports_nothing_of_either() -> None:
 def imports_by_name(node: ast.AST) -> Iterator[str]:
     """What `import_module` is given below a node."""
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("import_module"):
+        if isinstance(call, ast.Call) and "import_module" in (
+            getattr(call.func, "id", ""),
+            getattr(call.func, "attr", ""),
+        ):
             (name,) = call.args
             if isinstance(name, ast.JoinedStr):
                 name = name.values[0]
@@ -535,7 +493,8 @@ def test_nothing_committed_names_what_lies_outside_the_repository() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in committed()
-        for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1)
+        if outside.search(text := path.read_text("utf-8", "replace"))
+        for number, line in enumerate(text.splitlines(), 1)
         if outside.search(line)
     ]
     assert not found
@@ -555,8 +514,7 @@ def test_functions_are_short_or_the_list_says_why_not() -> None:
     lines = {
         f"{name}:{function.name}": code_lines(function)
         for name, path in written().items()
-        for function in ast.walk(tree(path))
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for function in functions(tree(path))
     }
     assert not too_long(lines, FUNCTION_LINES, LONG_FUNCTIONS)
 
