@@ -71,6 +71,8 @@ class Requests:
         self._peer = peer
         #: by the agent's id, what gets the answer of each request that is open.
         self._open: dict[int, Callable[[Answer], None]] = {}
+        #: the answer to every further request, once the session has left the process.
+        self._given_up: RpcError | None = None
 
     @property
     def open(self) -> bool:
@@ -78,7 +80,8 @@ class Requests:
         return bool(self._open)
 
     def give_up(self, error: RpcError) -> None:
-        """Answer every open request with `error`: the session leaves the process."""
+        """Answer every request with `error`, also later ones: the session leaves the process."""
+        self._given_up = error
         for request_id, settled in list(self._open.items()):
             self._peer.cancel(request_id)
             settled(Err(error))
@@ -92,8 +95,12 @@ class Requests:
     ) -> int:
         """Send a request; `on_answer` is called exactly once. Returns the id, for `Peer.cancel`.
 
-        A peer that is closed answers before this returns.
+        If the peer is closed, or the session has left the process, `on_answer` is called before
+        this returns.
         """
+        if self._given_up:
+            on_answer(Err(self._given_up))
+            return 0
         answered = False
 
         def settled(answer: Answer) -> None:

@@ -1,0 +1,39 @@
+"""A session that leaves a process which others have: nothing of it stays there, or is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.core.session.waiting import quiet
+from tests.core.sessions.agent import Gate, Process, until
+from tests.core.sessions.test_shared import process_of, two
+from tests.core.sessions.world import World, world
+
+
+async def reloading(it: World) -> tuple[str, Process, Gate]:
+    """Load a session into the process of two others; returns it, the process, and the gate at which
+    the agent resumes the session.
+    """
+    loaded = await it.stored("begin")
+    first, _ = await two(it)
+    process, resumes = process_of(it, first), it.agent.stops_at("session/resume")
+    await it.load(loaded)
+    await until(lambda: resumes.reached == 1)
+    return loaded, process, resumes
+
+
+@pytest.mark.hazard("P12.4")
+async def test_a_session_that_leaves_while_it_is_opened_is_not_opened_there_in_another_way(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        loaded, process, _ = await reloading(it)
+        turn = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(next(iter(it.sessions.live)), "long")
+        await until(lambda: turn.reached == 1)
+        assert await it.editor.ask("session/close", {"sessionId": loaded}) == {}
+        await quiet()
+        assert len(process.params("session/resume")) == 1
+        assert process.params("session/load") == []
+        turn.open()
+        assert await it.editor.stop_reason(running) == "end_turn"
