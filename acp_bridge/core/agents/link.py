@@ -264,6 +264,11 @@ class Link:
         """True while another session works in the process, and this one is at rest."""
         return self.connection.links.occupied(self)
 
+    @property
+    def works(self) -> bool:
+        """True while the session is noted to work in the process."""
+        return self.connection.links.working(self)
+
     def is_of_another(self, agent_session_id: str) -> bool:
         """Return True if another session of the process has this id."""
         others = (link for link in self.connection.links if link is not self)

@@ -199,6 +199,10 @@ class PooledProcess(Generic[_Place]):
         self._places = [each for each in self._places if each is not place]
         return self._changed(before)
 
+    def working(self, place: _Place) -> bool:
+        """Return True while this session works."""
+        return place in self._working
+
     def occupied(self, place: _Place) -> bool:
         """Return True while another session works in the process, and this one doesn't.
 

@@ -184,7 +184,7 @@ class Effects(Struct, frozen=True):
             who.append(partial(self.restart.follow_start, context.settings.agent_name))
         if now.provisional and now.waiting:
             who.append(self.provisional.follow)
-        if _works(before) is not _works(after):
+        if (link := self.processes.get(now.epoch)) and link.works is not _works(after):
             who.append(self._note_work)
         if now.standstill is not self.pauses.told:
             who.append(self.pauses.follow)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.core.agents.process import Exit
+from acp_bridge.core.journal import JournalError
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.sessions.agent import Agent, Json, Process, until
@@ -113,6 +114,23 @@ async def test_a_prompt_goes_to_its_process_when_the_other_turn_is_over(tmp_path
         await it.says(first, "one")
         await it.says(second, "two")
         await it.says(first, "three")
+        assert len(it.agent.processes) == 1
+
+
+async def test_a_prompt_that_was_not_sent_occupies_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+
+        def full(*_: object, **__: object) -> None:
+            raise JournalError("the disk is full")
+
+        with monkeypatch.context() as disk:
+            disk.setattr(it.sessions.live[first].journal, "start_turn", full)
+            refused = await it.editor.refusal(it.editor.prompt(first, "lost"))
+            assert "not sent" in refused.message
+        await it.says(second, "again")
         assert len(it.agent.processes) == 1
 
 
