@@ -37,3 +37,13 @@ async def test_a_session_that_leaves_while_it_is_opened_is_not_opened_there_in_a
         assert process.params("session/load") == []
         turn.open()
         assert await it.editor.stop_reason(running) == "end_turn"
+
+
+@pytest.mark.hazard("P2.3", "P18.7")
+async def test_a_process_whose_sessions_all_end_at_once_may_end_by_itself(tmp_path: Path) -> None:
+    async with world(tmp_path, close_grace=5) as it:
+        await two(it)
+        (process,) = it.agent.processes
+        await it.sessions.end(5)
+        assert process.grace == 5
+        assert len(process.params("session/close")) == 2

@@ -208,7 +208,8 @@ class AgentProcesses:
     async def close(self, epoch: int, grace: float) -> None:
         """Let an agent close the session and end in `grace` seconds, then kill what is left.
 
-        If it has other sessions, it only closes this one.
+        If it has other sessions, it only closes this one. Of sessions that end at once the last one
+        ends it.
         """
         if (link := self.get(epoch)) is None:
             return
@@ -218,9 +219,10 @@ class AgentProcesses:
                 bound.deadline += waits.AGENT_PATIENCE
                 with anyio.move_on_after(waits.AGENT_PATIENCE):
                     await last()
-            if not link.shared:
+            await link.leave()
+            if not link.gone:
                 await link.close(grace)
-        await link.leave()
+        await link.leave()  # the time may be over before it has left
         await self.kill(epoch)
 
     def _note_occupied(self, link: Link) -> None:
