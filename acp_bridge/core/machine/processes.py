@@ -281,6 +281,10 @@ class Processes:
         self._tries, self._trouble = 0, None
         return self._leave(revive=True)
 
+    def leave(self) -> list[Effect]:
+        """Leave the process that is given the session; none follows."""
+        return self._leave(revive=False)
+
     def sleep(self) -> list[Effect]:
         """Leave the process; the next is started when somebody needs one."""
         self._tries, self._trouble, self._sleeps = 0, None, True

@@ -698,6 +698,8 @@ class TurnMachine:
                 return processes.close_agent()
             case State.RUNNING:
                 return self._drain()
+            case State.RELOADING | State.UNAUTHENTICATED if isinstance(event, Close):
+                return processes.leave()
             case State.STARTING | State.RELOADING | State.UNAUTHENTICATED:
                 return processes.kill()
             case State.COLD | State.BLOCKED if dying:

@@ -482,7 +482,8 @@ class Reference(Line):
     def end(self, event: Event, effect: Kill | CloseAgent | Leave) -> None:
         epoch = effect.epoch
         assert epoch in self.started
-        assert not isinstance(effect, Leave) or self.rests_in(epoch), "work is left there"
+        rests = self.rests_in(epoch) or (isinstance(event, Close) and self.opens_in(epoch))
+        assert not isinstance(effect, Leave) or rests, "work is left there"
         assert not isinstance(effect, CloseAgent) or self.closing
         self.doomed.add(epoch)
         self.asleep &= isinstance(event, Sleep)  # else somebody needs another one
@@ -493,6 +494,10 @@ class Reference(Line):
         """Return True if the process has the session, and no prompt of it."""
         has_it = epoch in self.loaded - self.doomed
         return has_it and not (self.running or self.work_stops)
+
+    def opens_in(self, epoch: int) -> bool:
+        """Return True if the process is given the session, or wants a login for it."""
+        return epoch in self.opened - self.loaded - self.doomed
 
     def answer(self, event: Event, effect: AnswerPrompt) -> None:
         key, outcome = effect.key, effect.outcome

@@ -13,6 +13,7 @@ from acp_bridge.core.machine.effects import (
     Failure,
     Interrupted,
     Kill,
+    Leave,
     LeaveOver,
     NoteOutcome,
     Open,
@@ -216,14 +217,32 @@ def test_the_end_of_an_idle_session_lets_the_agent_close_by_itself(end: Event) -
 
 
 @pytest.mark.hazard("P1")
-@pytest.mark.parametrize("end", [Close(), Shutdown()])
-@pytest.mark.parametrize("before", [[], [Started(1)], [Started(1), NeedsAuth(1)]])
+@pytest.mark.parametrize(
+    ("end", "before"),
+    [
+        (Close(), []),
+        (Shutdown(), []),
+        (Shutdown(), [Started(1)]),
+        (Shutdown(), [Started(1), NeedsAuth(1)]),
+    ],
+)
 def test_the_end_of_a_session_kills_a_process_that_is_not_ready(
     end: Event, before: list[Event]
 ) -> None:
     bench = Bench(epoch=0)
     bench.do(Warm(), *before)
     assert bench.do(end) == [Kill(1)]
+    assert bench.dead() == [Release(1), Closed()]
+
+
+@pytest.mark.hazard("P18.6")
+@pytest.mark.parametrize("before", [[Started(1)], [Started(1), NeedsAuth(1)]])
+def test_a_close_leaves_a_process_that_is_given_the_session_to_the_others(
+    before: list[Event],
+) -> None:
+    bench = Bench(epoch=0)
+    bench.do(Warm(), *before)
+    assert bench.do(Close()) == [Leave(1)]
     assert bench.dead() == [Release(1), Closed()]
 
 

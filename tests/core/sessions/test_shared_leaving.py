@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.session.waiting import quiet
 from tests.core.sessions.agent import Gate, Process, until
 from tests.core.sessions.test_shared import process_of, two
@@ -47,3 +48,31 @@ async def test_a_process_whose_sessions_all_end_at_once_may_end_by_itself(tmp_pa
         await it.sessions.end(5)
         assert process.grace == 5
         assert len(process.params("session/close")) == 2
+
+
+@pytest.mark.hazard("P18.6")
+async def test_a_session_that_is_closed_while_it_is_opened_leaves_the_process_to_the_others(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        loaded, process, _ = await reloading(it)
+        closed = process.link.agent_session_id
+        assert await it.editor.ask("session/close", {"sessionId": loaded}) == {}
+        assert it.agent.living == [process]
+        assert process.params("session/close")[-1] == {"sessionId": closed}
+        assert await it.is_free(loaded)
+
+
+@pytest.mark.hazard("P18.6")
+async def test_a_session_that_is_closed_while_it_wants_a_login_leaves_the_process_to_the_others(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        loaded, process, resumes = await reloading(it)
+        it.agent.script["session/resume"] = RpcError(-32000, "who are you")
+        await it.editor.ask("session/close", {"sessionId": loaded})
+        await it.load(loaded)
+        await until(lambda: it.sessions.live[loaded].now.blocked)
+        assert await it.editor.ask("session/close", {"sessionId": loaded}) == {}
+        assert it.agent.living == [process]
+        resumes.open()
