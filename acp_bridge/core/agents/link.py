@@ -152,6 +152,11 @@ class Link:
         return self._has_left or self.connection.gone
 
     @property
+    def has_left(self) -> bool:
+        """True once the session has left the process to others."""
+        return self._has_left
+
+    @property
     def why_ended(self) -> RpcError | None:
         """Why the process ended before it answered the request for a session, if it did."""
         return self.connection.why_ended

@@ -51,6 +51,12 @@ class Asked(Struct, eq=False):
     #: set when it is answered, by the agent or in its place.
     settled: anyio.Event = field(default_factory=anyio.Event)
 
+    @property
+    def waits_for_next(self) -> bool:
+        """True if the next process is to have it, as its session has left the one that has it."""
+        open_here = self.agent_request and not (self.beside or self.called_back)
+        return bool(open_here) and self.method in _BOUNDED
+
 
 def for_agent(link: Link, params: Any) -> Any:
     """Return parameters with the agent's id of the session in the place of ours."""
@@ -182,13 +188,17 @@ class ToAgent:
             case never:
                 assert_never(never)
 
-    def _send(self, link: Link, asked: Asked) -> None:
+    def _send(self, link: Link, asked: Asked, *, again: bool = True) -> None:
+        """Send a request; `again`: also to the next process if the session leaves this one."""
         asked.link, params = link, for_agent(link, asked.params)
         if not asked.beside and asked.method not in _BOUNDED:
             self._begin_work(params)
         try:
             request_id = link.request_for(
-                asked.request, asked.method, params, lambda answer: self._settle(asked, answer)
+                asked.request,
+                asked.method,
+                params,
+                lambda answer: self._answered(asked, answer, again=again),
             )
         except Exception as exc:  # nothing was sent (invariant Q9)
             self._settle(asked, Err(errors.internal(exc, f"{asked.method} could not be passed on")))
@@ -203,6 +213,18 @@ class ToAgent:
             error = errors.silent(asked.method, self._patience)
             self._core.spawn(self._limit, asked, silence, error)
 
+    def _answered(self, asked: Asked, answer: Answer, *, again: bool) -> None:
+        ended = isinstance(answer, Err) and isinstance(answer.error, errors.AgentEnded)
+        left = ended and asked.link is not None and asked.link.has_left
+        if again and left and asked.waits_for_next:
+            self.passed.remove(asked)
+            asked.link = None
+            before = sum(bool(each.agent_request) for each in self.deferred)
+            self.deferred.insert(before, asked)  # the others came later
+            self._core.settle()
+        else:
+            self._settle(asked, answer)
+
     def _begin_work(self, params: Any) -> None:
         """Note that a request may start work at the agent: the updates that follow are no leak."""
         if self._core.now.running is None:
@@ -215,9 +237,10 @@ class ToAgent:
         self, asked: Asked, patience: AbstractContextManager[object], error: RpcError
     ) -> None:
         """Answer a request with this error if the agent does not answer it in time."""
+        link = asked.link
         with suppress(TimeoutError), patience:
             await asked.settled.wait()
-        if not asked.settled.is_set():
+        if not asked.settled.is_set() and asked.link is link:
             event("agent.silent", method=asked.method)
             self._give_up(asked, error)
 
@@ -271,7 +294,7 @@ class ToAgent:
         """
         while self.deferred and not link.gone:
             asked = self.deferred.pop(0)
-            self._send(link, asked)
+            self._send(link, asked, again=False)
             if not asked.beside:
                 await asked.settled.wait()
 
