@@ -19,6 +19,8 @@ from msgspec import Struct, field
 from acp_bridge.core import errors
 from acp_bridge.core.protocol import (
     AUTHENTICATE,
+    OPENING,
+    SESSION_DELETE,
     SESSION_LOAD,
     SESSION_NEW,
     SESSION_PROMPT,
@@ -71,6 +73,8 @@ class Requests:
         self._peer = peer
         #: by the agent's id, what gets the answer of each request that is open.
         self._open: dict[int, Callable[[Answer], None]] = {}
+        #: the ids of those that are about the agent as a whole.
+        self._of_agent: set[int] = set()
         #: the answer to every further request, once the session has left the process.
         self._given_up: RpcError | None = None
 
@@ -80,11 +84,15 @@ class Requests:
         return bool(self._open)
 
     def give_up(self, error: RpcError) -> None:
-        """Answer every request with `error`, also later ones: the session leaves the process."""
+        """Answer every request with `error`, also later ones: the session leaves the process.
+
+        Those about the agent as a whole, as a login, are left to the process.
+        """
         self._given_up = error
         for request_id, settled in list(self._open.items()):
-            self._peer.cancel(request_id)
-            settled(Err(error))
+            if request_id not in self._of_agent:
+                self._peer.cancel(request_id)
+                settled(Err(error))
 
     def send(
         self,
@@ -98,7 +106,8 @@ class Requests:
         If the peer is closed, or the session has left the process, `on_answer` is called before
         this returns.
         """
-        if self._given_up:
+        of_agent = _is_of_agent(method, params)
+        if self._given_up and not of_agent:
             on_answer(Err(self._given_up))
             return 0
         answered = False
@@ -109,6 +118,7 @@ class Requests:
                 return
             answered = True
             self._open.pop(request_id, None)
+            self._of_agent.discard(request_id)
             if origin is not None:
                 self.touched = monotonic()  # the event loop's clock
             self.on_behalf.pop(request_id, None)
@@ -121,6 +131,7 @@ class Requests:
         request_id = self._peer.request(method, params, settled)
         if not answered:
             self._open[request_id] = settled
+            self._of_agent |= {request_id} if of_agent else set()
             if origin is not None:
                 self.on_behalf[request_id] = origin
         return request_id
@@ -161,6 +172,12 @@ class Requests:
                 return result
             case Err(error):
                 raise error
+
+
+def _is_of_agent(method: str, params: Any) -> bool:
+    """Return True for a request about the agent as a whole, or a session that it does not have."""
+    named = isinstance(params, dict) and "sessionId" in params
+    return method == SESSION_DELETE or not (named or method in OPENING)
 
 
 # --- its requests to clients ----------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.session.waiting import quiet
 from tests.core.sessions.agent import Gate, Process, until
+from tests.core.sessions.bench import bench
 from tests.core.sessions.test_shared import process_of, two
 from tests.core.sessions.world import World, world
 
@@ -101,3 +102,20 @@ async def test_a_setting_that_is_not_answered_as_its_session_moves_is_made_befor
             assert await it.editor.stop_reason(prompt) == "end_turn"
         asked = ["session/resume", "session/set_mode", "session/prompt"]
         assert it.agent.processes[1].methods()[1:] == asked
+
+
+async def test_a_login_goes_on_in_the_process_when_the_session_leaves_through_which_it_was_asked(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, process_per_session=False) as it:
+        sessions = [await it.new() for _ in range(3)]
+        (process,) = it.agent.living
+        logs_in = it.agent.stops_at("authenticate")
+        login = it.editor.send("authenticate", {"methodId": "browser"})
+        await until(lambda: logs_in.reached == 1)
+        for session_id in (sessions[0], sessions[2]):
+            await it.editor.ask("session/close", {"sessionId": session_id})
+        assert it.editor.answers(login) == []
+        logs_in.open()
+        assert await it.editor.result(login) == {}
+        assert len(process.params("authenticate")) == 1
