@@ -158,8 +158,8 @@ class Link:
 
     @property
     def why_ended(self) -> RpcError | None:
-        """Why the process ended before it answered the request for a session, if it did."""
-        return self.connection.why_ended
+        """Why the process ended before it answered the request for this session, if it did."""
+        return self.connection.why_ended if self.opening else None
 
     async def kill(self) -> bool:
         """Kill the whole tree; returns False if it is not dead after `waits.KILL`.

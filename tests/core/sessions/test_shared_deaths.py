@@ -5,6 +5,8 @@ from typing import Any
 
 import anyio
 
+from acp_bridge.core import errors
+from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.machine import events as ev
 from tests.core.sessions.agent import Gate, Process, until
 from tests.core.sessions.test_shared import two
@@ -84,3 +86,22 @@ async def test_a_process_whose_kill_is_tried_again_is_not_left_instead(tmp_path:
             await until(lambda: it.agent.dying.reached == 2)
             assert dying.params("session/close") == []
             it.agent.dying.open()
+
+
+async def test_a_turn_whose_process_dies_as_it_opens_another_session_is_told_how_it_died(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        loaded = await it.stored("begin")
+        first, _ = await two(it)
+        (process,) = it.agent.living
+        resumes, turn = it.agent.stops_at("session/resume"), it.agent.stops_at("session/prompt")
+        await it.load(loaded)
+        await until(lambda: resumes.reached == 1)
+        running = it.editor.prompt(first, "long")
+        await until(lambda: turn.reached == 1)
+        process.why_ended = errors.agent_trouble("it did not open the session")
+        process.dies(Exit(3, None))
+        assert "exit code 3" in (await it.editor.refusal(running)).message
+        resumes.open()
+        turn.open()
