@@ -203,6 +203,8 @@ class Link:
         if not links.several or self.gone:
             return
         self._has_left = True
+        for question in self.at_clients.questions:  # the process lives on, and waits for answers
+            question.end()
         for freed in links.leave(self):
             freed.note_occupied()
         self.requests.give_up(errors.AgentEnded("", killed=True))

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.session.waiting import quiet
 from tests.core.sessions.agent import Gate, Process, until
 from tests.core.sessions.bench import bench
-from tests.core.sessions.test_shared import process_of, two
+from tests.core.sessions.test_shared import at_agent, process_of, two
 from tests.core.sessions.world import World, world
 
 
@@ -119,3 +120,27 @@ async def test_a_login_goes_on_in_the_process_when_the_session_leaves_through_wh
         logs_in.open()
         assert await it.editor.result(login) == {}
         assert len(process.params("authenticate")) == 1
+
+
+async def test_what_a_process_asks_in_a_session_is_answered_when_the_session_leaves_it(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        it.editor.client.abilities = ClientAbilities({"fs": {"readTextFile": True}})
+        first, second = await two(it)
+        (process,) = it.agent.processes
+        params = {"sessionId": at_agent(it, second), "path": "/w/x"}
+        process.says({"id": "read", "method": "fs/read_text_file", "params": params})
+        (asked,) = it.editor.asked("fs/read_text_file")
+        turn = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(first, "long")
+        await until(lambda: turn.reached == 1)
+        moving = it.editor.prompt(second, "meanwhile")
+        await until(lambda: turn.reached == 2)
+        (answer,) = [each for each in process.received if each.get("id") == "read"]
+        assert answer["error"]["code"] == -32800
+        assert it.editor.asked("$/cancel_request")[0]["params"] == {"requestId": asked["id"]}
+        turn.open()
+        for prompt in (running, moving):
+            assert await it.editor.stop_reason(prompt) == "end_turn"
+        assert not process.peer.busy
