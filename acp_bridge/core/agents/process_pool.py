@@ -252,6 +252,8 @@ class Start(Struct, Generic[_Place], eq=False):
     for_next: bool
     #: a session that came meanwhile gets the process.
     claimed: bool = False
+    #: the agent did not start.
+    failed: bool = False
     #: the process that has come of it; None if none has.
     process: PooledProcess[_Place] | None = None
 
@@ -274,6 +276,8 @@ class Need(Struct, Generic[_Place]):
     first: PooledProcess[_Place] | None = None
     #: the process that it has left, and that holds on to it: no other one can open it.
     back: PooledProcess[_Place] | None = None
+    #: it has waited for a start that failed, so it waits for no other session's again.
+    in_vain: bool = False
 
 
 class Share(Struct, Generic[_Place], frozen=True):
@@ -359,7 +363,9 @@ class ProcessPool(Generic[_Place]):
             return Wait(coming, claimed=True)
         sharing = self._sharing(need)
         waits = sharing is Sharing.RESTING or (sharing is Sharing.FRESH and need.fresh)
-        return Wait(self._starts[0], claimed=False) if waits and self._starts else Begin()
+        if waits and self._starts and not need.in_vain:
+            return Wait(self._starts[0], claimed=False)
+        return Begin()
 
     def _sharing(self, need: Need[_Place]) -> Sharing:
         """Return how the session may share a process, after all that was seen of the agent."""

@@ -247,6 +247,7 @@ class Pool:
                         return _link(process)
                 case Wait(start):
                     await self._settled[start].wait()
+                    need.in_vain |= start.failed
                 case _:
                     return None
         return link
@@ -413,6 +414,9 @@ class Pool:
             if start.waits:
                 await self.give_back(link)  # if another was given back meanwhile, that one stays
             return link
+        except Exception:
+            start.failed = True
+            raise
         finally:
             self._processes.end(start)
             del self._settled[start]

@@ -33,7 +33,7 @@ class Room:
             AgentCommand(("agent",), {}), owner, name, self.processes, parked=parked
         )
 
-    #: it has no sessions, so no process is shared.
+    #: no process is shared, unless a test says so.
     shares = Sharing.NEVER
 
     @property

@@ -9,7 +9,7 @@ import pytest
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.wire.jsonrpc import RpcError
-from tests.core.session.waiting import beside
+from tests.core.session.waiting import beside, quiet
 from tests.core.sessions.agent import Json, Process, until
 from tests.core.sessions.room import into, room
 
@@ -122,6 +122,29 @@ async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another(
         first, second = it.links
         assert first.dead.is_set()
         assert got == [second]
+
+
+@pytest.mark.hazard("P11")
+async def test_who_has_waited_in_vain_for_a_start_of_another_waits_for_no_further_one() -> None:
+    async with room() as it:
+        it.shares = True
+        starts, got = it.agent.stops_at("initialize"), list[Link]()
+
+        async def fails() -> None:
+            with pytest.raises(RpcError):
+                await it.pool.take()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fails)
+            await until(lambda: starts.reached == 1)
+            for _ in range(3):
+                tasks.start_soon(into, got, it.pool.take)
+            await quiet()
+            assert len(it.agent.processes) == 1
+            it.agent.processes[0].dies()
+            await until(lambda: starts.reached == 4)
+            starts.open()
+        assert len(got) == 3
 
 
 # --- the one that is started ahead of any need ------------------------------------------------
