@@ -281,9 +281,13 @@ class Processes:
         self._tries, self._trouble = 0, None
         return self._leave(revive=True)
 
-    def leave(self) -> list[Effect]:
-        """Leave the process that is given the session; none follows."""
-        return self._leave(revive=False)
+    def end_opening(self, *, hurries: bool) -> list[Effect]:
+        """End the process that does not have the session yet.
+
+        One that is being given it, or wants a login, is left to others unless the end `hurries`.
+        """
+        starts = self._states.current is State.STARTING
+        return self.kill() if hurries or starts else self._leave(revive=False)
 
     def sleep(self) -> list[Effect]:
         """Leave the process; the next is started when somebody needs one."""

@@ -698,10 +698,8 @@ class TurnMachine:
                 return processes.close_agent()
             case State.RUNNING:
                 return self._drain()
-            case State.RELOADING | State.UNAUTHENTICATED if isinstance(event, Close):
-                return processes.leave()
             case State.STARTING | State.RELOADING | State.UNAUTHENTICATED:
-                return processes.kill()
+                return processes.end_opening(hurries=isinstance(event, Shutdown))
             case State.COLD | State.BLOCKED if dying:
                 return processes.kill(*dying)
             case State.COLD | State.BLOCKED:

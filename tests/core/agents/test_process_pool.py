@@ -267,7 +267,7 @@ def test_a_session_shares_a_process_or_gets_the_one_that_waits_or_that_is_starte
     assert isinstance(pool.step(need), Begin)
     own = pool.begin(for_next=False)
     assert pool.step(need) == Wait(own, claimed=False)
-    assert pool.step(Need(shares=True, in_vain=True)) == Begin()
+    assert pool.step(Need(shares=Sharing.RESTING, in_vain=True)) == Begin()
     coming = pool.begin(for_next=True)
     assert pool.step(need) == Wait(coming, claimed=True)
     coming.claimed = True

@@ -127,7 +127,7 @@ async def test_who_gives_up_a_start_leaves_no_process_and_the_next_gets_another(
 @pytest.mark.hazard("P11")
 async def test_who_has_waited_in_vain_for_a_start_of_another_waits_for_no_further_one() -> None:
     async with room() as it:
-        it.shares = True
+        it.shares = Sharing.RESTING
         starts, got = it.agent.stops_at("initialize"), list[Link]()
 
         async def fails() -> None:
