@@ -340,6 +340,7 @@ class Session:
                     Failed(Failure.KEPT) if self._keeps_prompts else Cancelled()
                 )
             await self.features.close("close" if self.closing else "shutdown")
+            await self._processes.end_offered()
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)

@@ -8,6 +8,7 @@ import pytest
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.agents.process import StartFailed
+from acp_bridge.core.agents.process_pool import Sharing
 from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.session.waiting import beside, quiet
 from tests.core.sessions.agent import Json, Process, until

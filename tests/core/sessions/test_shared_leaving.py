@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.core.clients.abilities import ClientAbilities
+from acp_bridge.core.machine.states import State
 from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.session.waiting import quiet
-from tests.core.sessions.agent import Gate, Process, until
+from tests.core.sessions.agent import Agent, Gate, Json, Process, until
 from tests.core.sessions.bench import bench
 from tests.core.sessions.test_shared import at_agent, process_of, two
-from tests.core.sessions.world import World, world
+from tests.core.sessions.world import SETUP, World, world
 
 
 async def reloading(it: World) -> tuple[str, Process, Gate]:
@@ -144,3 +145,27 @@ async def test_what_a_process_asks_in_a_session_is_answered_when_the_session_lea
         for prompt in (running, moving):
             assert await it.editor.stop_reason(prompt) == "end_turn"
         assert not process.peer.busy
+
+
+@pytest.mark.hazard("P18.7")
+@pytest.mark.parametrize("single", [False, True])
+async def test_a_fork_that_is_closed_before_it_was_begun_leaves_no_process(
+    tmp_path: Path, single: bool
+) -> None:
+    able: Json = {"resume": {}, "close": {}, "fork": {}}
+    async with world(tmp_path, Agent(able=able), process_per_session=single) as it:
+        it.editor.client.abilities = ClientAbilities({"_meta": {"acp_bridge": {"cursors": True}}})
+        begun = True
+        for at in it.moments():
+            it.agent.script["session/fork"] = {"sessionId": f"forked-{at}"}
+            first = await it.new()
+            await it.says(first, "begin")
+            fork = {**SETUP, "sessionId": first}
+            _, cancelled = await it.cancelled(at, "session/fork", fork)
+            for session_id in list(it.sessions.live):
+                begun &= it.sessions.live[session_id].now.state is not State.COLD
+                await it.editor.ask("session/close", {"sessionId": session_id})
+            await until(lambda: not it.in_use)
+            if not cancelled:
+                break
+        assert not begun

@@ -99,6 +99,13 @@ class AgentProcesses:
         """
         self._offered = link
 
+    async def end_offered(self) -> None:
+        """End the process given to `offer`, or leave it to its others, if no start has taken it."""
+        offered, self._offered = self._offered, None
+        if offered:
+            await offered.leave()
+            await offered.kill()
+
     def link(self, epoch: int) -> Link:
         """Return the process of an epoch; raises KeyError."""
         return self._members[epoch].link
