@@ -32,7 +32,10 @@ TARGETS: dict[str, Tests] = {
     "acp_bridge/core/machine/processes.py": ("tests/core/machine",),
     "acp_bridge/core/machine/prompt_queue.py": ("tests/core/machine",),
     "acp_bridge/core/machine/states.py": ("tests/core/machine",),
-    "acp_bridge/core/agents/process_pool.py": ("tests/core/agents/test_process_pool.py",),
+    "acp_bridge/core/agents/process_pool.py": (
+        "tests/core/agents/test_process_pool.py",
+        "tests/core/agents/test_process_pool_model.py",
+    ),
     "acp_bridge/core/wire/jsonrpc.py": ("tests/core/wire/test_jsonrpc.py",),
     "acp_bridge/features/hooks/verdict.py": ("tests/features/hooks/test_verdict.py",),
     "acp_bridge/core/bridge/attendance.py": ("tests/core/bridge/test_attendance.py",),
