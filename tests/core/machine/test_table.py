@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import get_args
+from typing import TypeAlias, get_args
 
 import pytest
 
@@ -87,6 +87,9 @@ from acp_bridge.core.machine.events import (
 from acp_bridge.core.machine.states import NEXT, Happened, State, States
 from tests.core.machine.bench import Bench
 from tests.core.machine.table import DROPPED, NOTHING, read_table
+
+#: What follows each event in one state, and the arrows that are taken meanwhile.
+Happenings: TypeAlias = tuple[dict[str, str], frozenset[tuple[State, Happened]]]
 
 
 def after(
@@ -352,8 +355,7 @@ def happen(state: str, event: str) -> str:
     return " ".join([turns.snapshot.state.name, *map(word, effects)])
 
 
-@cache
-def whatever_happens(state: str) -> tuple[dict[str, str], frozenset[tuple[State, Happened]]]:
+def whatever_happens(state: str) -> Happenings:
     """Return what follows each event in the state, and the arrows that are taken meanwhile."""
     taken = set[tuple[State, Happened]]()
     advance = States.advance
@@ -390,10 +392,18 @@ def word(effect: Effect) -> str:
             return type(effect).__name__
 
 
+@pytest.fixture(scope="module")
+def happenings() -> Callable[[str], Happenings]:
+    """`whatever_happens`, each state once; kept no longer, or `make mutants` tests no mutant."""
+    return cache(whatever_happens)
+
+
 @pytest.mark.hazard("Q1", "C21")
 @pytest.mark.parametrize("state", STATES)
-def test_what_every_event_does_in_this_state(state: str) -> None:
-    assert whatever_happens(state)[0] == read_table()[state]
+def test_what_every_event_does_in_this_state(
+    state: str, happenings: Callable[[str], Happenings]
+) -> None:
+    assert happenings(state)[0] == read_table()[state]
 
 
 def test_the_table_is_of_every_state_and_every_event() -> None:
@@ -403,8 +413,10 @@ def test_the_table_is_of_every_state_and_every_event() -> None:
     assert kinds == set(get_args(Event))
 
 
-def test_every_arrow_between_two_states_is_taken_somewhere() -> None:
-    taken = {arrow for state in STATES for arrow in whatever_happens(state)[1]}
+def test_every_arrow_between_two_states_is_taken_somewhere(
+    happenings: Callable[[str], Happenings],
+) -> None:
+    taken = {arrow for state in STATES for arrow in happenings(state)[1]}
     assert taken == {(state, happened) for state, arrows in NEXT.items() for happened in arrows}
 
 
