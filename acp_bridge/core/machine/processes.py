@@ -305,13 +305,15 @@ class Processes:
         return out + self._epochs.kill(*epochs or (self._epochs.current,))
 
     def end_at_once(self) -> list[Effect]:
-        """Kill every process that lives, also one that was let end by itself; none follows."""
-        self._sleeps = self._revive = False
+        """Kill every process that lives, also one that was let end by itself; as another bridge has
+        the session, none follows.
+        """
+        self._sleeps = False
         self._epochs.drop_spare()  # counts as dying, so it is among the next line's
         epochs = set(self._epochs.dying)
         if self._states.current not in (State.COLD, State.BLOCKED, State.KILLING):
             epochs.add(self._epochs.current)
-        return self.kill(*sorted(epochs), revive=False) if epochs else []
+        return self.kill(*sorted(epochs)) if epochs else []
 
     # --- a process could not be used -----------------------------------------------------------
 

@@ -356,11 +356,11 @@ class PromptQueue:
     def edit(self, key: int) -> list[Effect]:
         """Have other words written for a waiting prompt, unless a hook wrote it or hooks run."""
         prompt = self.find(key)
-        if prompt is None or prompt.again or prompt.ending or prompt.hooks is Hooks.RUNNING:
+        if prompt is None or prompt.again or prompt.hooks is Hooks.RUNNING:
             return [RefuseChange()]
         return self.begin_change(WriteChange(key))
 
-    def move(self, key: int, before: int | None, *, first: bool = False) -> list[Effect]:
+    def move(self, key: int, before: int | None, *, first: bool) -> list[Effect]:
         """Have it written that a waiting prompt moves before the prompt `before`; None: last.
 
         `first`: before all that can be moved.

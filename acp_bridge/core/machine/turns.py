@@ -326,7 +326,7 @@ class TurnMachine:
         if state in FREE:
             waits = hooked or first.hooks is not Hooks.PASSED or self._processes.provisional
             if not waits and state is State.IDLE and self._processes.occupied:
-                return out if first.ending else out + self._processes.move()
+                return out + self._processes.move()
             return out if waits else out + self._send()
         idle = state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED)
         return out + self._processes.begin() if idle and not first.ending else out

@@ -490,3 +490,41 @@ def test_hooks_that_end_twice_or_never_ran_are_dropped() -> None:
     nobodys: list[Effect] = here.do(HooksDone(1, "no"), HooksDone(2), HookEnded(4))
     assert nobodys == []
     assert len(here.dropped) == 3
+
+
+def test_a_superseder_that_is_read_while_feedback_is_written_down_ends_that() -> None:
+    here = over()
+    here.hooks(1, feedback=6)
+    assert here.prompt(3, interrupt=True) == [cancelled(6), cancelled(1), SendPrompt(1, 3)]
+
+
+@pytest.mark.hazard("C10")
+def test_a_hook_that_begins_while_the_session_ends_is_killed() -> None:
+    here = bench()
+    here.do(Close())
+    assert here.do(HookBegan(1)) == [StopHooks()]
+
+
+@pytest.mark.hazard("C10", "P1")
+def test_the_end_of_a_session_kills_its_hooks_once_in_a_turn_and_outside_of_one() -> None:
+    running, idle = bench(), bench()
+    running.prompt(1)
+    for here in (running, idle):
+        here.do(HookBegan(1))
+    assert running.do(Close()) == [SendCancel(1, 1), StopHooks()]
+    assert idle.do(Close()) == [StopHooks(), CloseAgent(1)]
+    last = bench()
+    last.prompt(1)
+    last.do(HookBegan(1))
+    assert last.do(Shutdown()) == [StopHooks(), CloseCards(), Interrupted(1), CloseAgent(1)]
+
+
+def test_a_close_for_all_cancels_a_turn_whose_hooks_run_and_feedback_and_keeps_the_rest() -> None:
+    keeps = Close(keeps_prompts=True)
+    here = over()
+    kept = failed(2, Failure.KEPT)
+    assert here.do(keeps) == [StopHooks(), kept, CloseAgent(1)]
+    assert here.hooks(1) == [cancelled(1)]
+    fed_back = over()
+    fed_back.hooks(1, feedback=6)
+    assert fed_back.do(keeps) == [cancelled(6), cancelled(1), kept, CloseAgent(1)]

@@ -15,6 +15,7 @@ from acp_bridge.core.machine.effects import (
     AnswerPrompt,
     Arm,
     CloseAgent,
+    CloseCards,
     Commit,
     Disarm,
     Effect,
@@ -28,6 +29,7 @@ from acp_bridge.core.machine.effects import (
     Queued,
     Replied,
     RunHooks,
+    SendCancel,
     SendPrompt,
     Start,
     Steer,
@@ -60,7 +62,7 @@ from acp_bridge.core.machine.events import (
     WordsFollowed,
 )
 from acp_bridge.core.machine.turns import TurnMachine
-from tests.core.machine.bench import Bench, failed, replied
+from tests.core.machine.bench import Bench, cancelled, failed, replied
 from tests.core.machine.world import SEEDS
 
 #: more rounds than any of these histories needs until nothing is due.
@@ -346,3 +348,67 @@ def test_words_for_one_turn_alone_that_were_told_to_wait_for_their_own_get_it() 
     out = bench.do(PromptReceived(2, steers=True, lapses=True), Committed(2))
     assert out == [Commit(2), Queued(2)]
     assert bench.answer() == [replied(1), SendPrompt(1, 2)]
+
+
+def sent() -> Bench:
+    """The agent runs 1 and was given the words 2 for that turn."""
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    assert bench.do(MaySteer(1), PromptReceived(2, steers=True), Committed(2))[-1] == Steer(1, 2)
+    return bench
+
+
+@pytest.mark.hazard("Q15.12")
+def test_words_after_which_the_agent_showed_nothing_are_perhaps_unread() -> None:
+    for follows in (False, True):
+        bench = sent()
+        bench.do(SteerAnswered(2, Steered.JOINED))
+        bench.do(*[WordsFollowed(1)] * follows)
+        assert bench.dropped == []
+        end = replied(2) if follows else failed(2, Failure.PERHAPS_UNREAD)
+        assert bench.answer() == [replied(1), end]
+
+
+@pytest.mark.hazard("Q15.12")
+def test_words_that_the_agent_took_after_the_turn_are_perhaps_unread() -> None:
+    bench = sent()
+    assert bench.answer() == [replied(1)]
+    assert bench.do(SteerAnswered(2, Steered.JOINED)) == [failed(2, Failure.PERHAPS_UNREAD)]
+
+
+@pytest.mark.hazard("Q15")
+def test_a_stop_gives_back_words_that_the_agent_did_not_take_or_was_not_sent() -> None:
+    bench = sent()
+    bench.do(PromptReceived(3, steers=True), Committed(3), SteerAnswered(2, Steered.NOT_TAKEN))
+    bench.do(SteerAnswered(3, Steered.NOT_TAKEN))
+    given: list[Effect] = [GiveBack(2), GiveBack(3), cancelled(2), cancelled(3)]
+    assert bench.do(Cancel()) == [SendCancel(1, 1), *given]
+
+
+@pytest.mark.hazard("Q15")
+def test_words_that_were_to_join_the_turn_of_an_agent_that_died_are_not_sent() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(PromptReceived(2, steers=True), Committed(2))
+    bench.do(PromptReceived(3, steers=True, lapses=True), Committed(3))
+    bench.prompt(4)
+    unsent = [failed(3, Failure.NO_TURN), failed(2, Failure.NOT_JOINED)]
+    assert bench.do(AgentExited(1)) == [*unsent, Kill(1)]
+    assert bench.now.waiting == (4,)
+
+
+@pytest.mark.hazard("Q15")
+def test_a_close_cancels_words_when_it_ends_the_turn_that_they_joined_or_at_once() -> None:
+    runs, over = sent(), sent()
+    assert runs.do(Close()) == [SendCancel(1, 1)]
+    over.answer()
+    assert over.do(Close()) == [GiveBack(2), cancelled(2), CloseAgent(1)]
+
+
+@pytest.mark.hazard("Q6", "Q15")
+def test_at_the_end_of_the_bridge_words_are_interrupted_with_their_turn_or_perhaps_unread() -> None:
+    runs, over = sent(), sent()
+    ends: list[Effect] = [CloseCards(), Interrupted(1), Interrupted(2), CloseAgent(1)]
+    assert runs.do(Shutdown()) == ends
+    over.answer()
+    assert over.do(Shutdown()) == [failed(2, Failure.PERHAPS_UNREAD), CloseAgent(1)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acp_bridge.core.machine.effects import (
+    CloseAgent,
     CloseCards,
     Effect,
     EndTurn,
@@ -223,3 +224,18 @@ def test_an_answer_to_a_prompt_that_was_not_sent_is_dropped() -> None:
     answer = AgentAnswered(1, 1, "x")
     assert bench.do(answer) == []
     assert bench.dropped == [answer]
+
+
+def test_a_prompt_that_can_never_be_noted_says_nothing_of_a_journal_that_is_away() -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    bench.do(JournalAway())
+    assert bench.do(NotBegun(1)) == [failed(1, Failure.NOT_BEGUN)]
+    assert bench.do(JournalBack()) == [SendPrompt(1, 2)]
+
+
+def test_a_prompt_that_cannot_be_noted_while_its_session_closes_is_cancelled() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    assert bench.do(Close()) == [SendCancel(1, 1)]
+    assert bench.do(NotBegun(1, away=True)) == [CloseCards(), cancelled(1), CloseAgent(1)]

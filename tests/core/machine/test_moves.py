@@ -1,23 +1,39 @@
-"""A prompt that waits is moved: when the journal has that, and before or behind which others."""
+"""The user changes a prompt that waits: other words, another place, or it never runs."""
 
 from __future__ import annotations
 
 import pytest
 
-from acp_bridge.core.machine.effects import AnswerPrompt, Done, Steer, WriteChange
+from acp_bridge.core.machine.effects import (
+    AnswerPrompt,
+    Commit,
+    Done,
+    Queued,
+    RefuseChange,
+    RunHooks,
+    SendPrompt,
+    Steer,
+    WriteChange,
+)
 from acp_bridge.core.machine.events import (
     AgentAnswered,
     ChangeWritten,
+    Close,
     Committed,
     DropWaiting,
+    EditWaiting,
     HoldQueue,
+    HooksDone,
     MaySteer,
+    Moment,
     MoveWaiting,
     PromptReceived,
     RunLeftOver,
+    SteerAnswered,
+    Steered,
     SteerWaiting,
 )
-from tests.core.machine.bench import Bench
+from tests.core.machine.bench import Bench, cancelled, replied
 
 
 def held() -> Bench:
@@ -88,3 +104,56 @@ def test_a_carrier_whose_only_prompt_is_dropped_is_done() -> None:
     bench.prompt(1)
     bench.do(RunLeftOver(9, (2,)))
     assert AnswerPrompt(9, Done()) in bench.do(DropWaiting(2))
+
+
+@pytest.mark.hazard("Q16")
+def test_a_prompt_that_gets_other_words_is_not_sent_before_the_journal_has_them() -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    assert bench.do(EditWaiting(2)) == [WriteChange(2)]
+    assert bench.answer() == [replied(1)]
+    assert bench.do(ChangeWritten()) == [SendPrompt(1, 2)]
+    assert bench.dropped == []
+
+
+def test_the_hooks_about_a_prompt_are_asked_again_when_it_gets_other_words() -> None:
+    bench = Bench(hooks=frozenset({Moment.PROMPT}), steers=True)
+    bench.prompt(1)
+    bench.hooks(1)
+    bench.prompt(2, 3)
+    bench.do(MaySteer(1), SteerWaiting(2), HooksDone(2), SteerAnswered(2, Steered.NOT_TAKEN))
+    bench.do(EditWaiting(2), ChangeWritten())
+    assert bench.answer() == [replied(1), RunHooks(2, Moment.PROMPT)]
+
+
+def test_what_a_hook_has_in_its_hands_or_has_written_gets_no_other_words() -> None:
+    bench = Bench(hooks=frozenset({Moment.PROMPT, Moment.TURN_END}))
+    bench.prompt(1)
+    assert bench.do(EditWaiting(1)) == [RefuseChange()]
+    bench.hooks(1)
+    bench.answer()
+    assert bench.hooks(1, feedback=6) == [Commit(6)]
+    assert bench.do(EditWaiting(6)) == [RefuseChange()]
+
+
+def test_words_that_a_turn_did_not_take_may_be_moved_when_it_is_over() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1, 2)
+    bench.do(MaySteer(1), PromptReceived(3, steers=True), Committed(3))
+    assert bench.do(SteerAnswered(3, Steered.NOT_TAKEN)) == [Queued(3)]
+    bench.do(HoldQueue())
+    assert bench.answer() == [replied(1)]
+    assert bench.do(MoveWaiting(3)) == [WriteChange(3, (2, 3))]
+
+
+def test_a_change_of_a_session_that_ends_is_refused() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(Close())
+    assert bench.do(EditWaiting(1), DropWaiting(1)) == [RefuseChange(), RefuseChange()]
+
+
+def test_a_dropped_prompt_is_cancelled_and_one_that_does_not_wait_is_not_dropped() -> None:
+    bench = Bench()
+    bench.prompt(1, 2)
+    assert bench.do(DropWaiting(2), DropWaiting(1)) == [cancelled(2), RefuseChange()]

@@ -25,6 +25,7 @@ from acp_bridge.core.machine.events import (
     Event,
     Leaked,
     Loaded,
+    Occupied,
     ReplaceProcess,
     Sleep,
     Started,
@@ -318,3 +319,39 @@ def test_a_session_that_is_loaded_while_it_falls_asleep_gets_a_process() -> None
     assert bench.do(Sleep(1), Warm()) == [Leave(1)]
     assert not bench.now.asleep
     assert bench.dead() == [Release(1), Start(2)]
+
+
+# --- a process in which another session works -----------------------------------------------------
+
+
+def test_a_prompt_moves_from_a_process_in_which_another_session_works_by_now() -> None:
+    bench = Bench()
+    bench.do(Occupied(1))
+    assert bench.prompt(1) == [Leave(1)]
+    assert bench.dead() == [Release(1), Start(2)]
+    for epoch in (2, 3):
+        assert bench.do(StartFailed(epoch)) == [Release(epoch), Start(epoch + 1)]
+    assert bench.ready() == [Open(4), SendPrompt(4, 1)]
+
+
+def test_a_prompt_stays_in_a_process_in_which_another_session_has_worked() -> None:
+    bench = Bench()
+    bench.do(Occupied(1), Occupied(1, now=False))
+    assert bench.prompt(1) == [SendPrompt(1, 1)]
+
+
+def test_a_spare_in_which_another_session_works_gets_no_prompt() -> None:
+    bench = draining()
+    bench.fire(Timer.SPARE)
+    bench.do(Started(2), Occupied(2))
+    bench.fire(Timer.DRAIN)
+    assert bench.dead()[-1] == Open(2)
+    assert bench.do(Loaded(2)) == [Leave(2)]
+
+
+def test_a_process_that_is_wanted_while_another_is_killed_for_its_trouble_is_not_started() -> None:
+    bench = Bench()
+    bench.do(AgentExited(1), Warm())
+    assert bench.dropped == [Warm()]
+    assert bench.dead() == [Release(1)]
+    assert bench.state == "COLD"

@@ -28,6 +28,7 @@ from acp_bridge.core.machine.events import (
     TreeDead,
     Warm,
 )
+from acp_bridge.core.machine.states import Passing, Phase
 from tests.core.machine.bench import Bench, cancelled, failed
 
 TAKEN = Taken("taken")
@@ -80,3 +81,23 @@ def test_clients_are_told_in_time_of_a_process_that_does_not_die() -> None:
     ended = [TellTaken("taken"), CloseCards(), failed(1, Failure.TAKEN, "taken")]
     assert bench.fire(Timer.KILL) == ended
     assert bench.do(Close()) == [Kill(1)]
+
+
+def test_from_then_on_it_takes_no_request_and_hears_no_agent_until_it_is_closed() -> None:
+    bench = Bench()
+    bench.do(TAKEN)
+    said = [(bench.now.taken, bench.now.permits.requests, bench.now.phase(1))]
+    bench.dead()
+    said.append((bench.now.taken, bench.now.permits.requests, bench.now.phase(1)))
+    assert said == [(True, Passing.REFUSED, Phase.NOTHING)] * 2
+    bench.do(Close())
+    assert bench.now.permits.requests is Passing.GONE
+
+
+@pytest.mark.hazard("P1")
+def test_a_spare_process_is_killed_with_it() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(Cancel())
+    bench.fire(Timer.SPARE)
+    assert bench.do(TAKEN) == [Kill(1), Kill(2)]
