@@ -36,7 +36,12 @@ TARGETS: dict[str, Tests] = {
         "tests/core/agents/test_process_pool.py",
         "tests/core/agents/test_process_pool_model.py",
     ),
-    "acp_bridge/core/wire/jsonrpc.py": ("tests/core/wire/test_jsonrpc.py",),
+    "acp_bridge/core/wire/jsonrpc.py": (
+        "tests/core/wire/test_jsonrpc.py",
+        "tests/core/wire/test_odd_batches.py",
+        "tests/core/wire/test_odd_lines.py",
+        "tests/core/wire/test_peer.py",
+    ),
     "acp_bridge/features/hooks/verdict.py": ("tests/features/hooks/test_verdict.py",),
     "acp_bridge/core/bridge/attendance.py": ("tests/core/bridge/test_attendance.py",),
     "acp_bridge/core/session/prompts/turn.py": (
