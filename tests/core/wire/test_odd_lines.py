@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_bridge.core.wire.jsonrpc import (
+    UNSET,
     Answer,
     Decoder,
     Err,
@@ -20,6 +21,8 @@ from acp_bridge.core.wire.jsonrpc import (
     read_answer,
     request,
     response,
+    withdrawn,
+    without_id,
 )
 from tests.core.wire.json_values import values
 from tests.core.wire.test_peer import Conversation
@@ -86,6 +89,93 @@ def test_a_request_with_the_members_of_an_answer_is_a_request() -> None:
     talk.hear({**request(1.5, "b"), "result": None, "error": None})
     assert [call.method for call in talk.handler.told if call != "end"] == ["b", "b"]
     assert answers == []
+
+
+def test_a_request_with_parameters_is_no_answer_to_one_of_another_method() -> None:
+    talk, answers = Conversation(towards_client=False), list[Answer]()
+    talk.peer.request("a", {}, answers.append)
+    talk.peer.feed(b'{"jsonrpc":"2.0","id":1,"method":"b","params":{},"result":"x"}\n')
+    assert answers == []
+
+
+def test_an_error_that_repeats_the_method_of_its_request_is_its_answer() -> None:
+    talk, answers = Conversation(towards_client=False), list[Answer]()
+    talk.peer.request("a", {}, answers.append)
+    talk.peer.feed(b'{"id":1,"method":"a","error":{"code":7,"message":"no"}}\n')
+    assert answers == [Err(RpcError.received(7, "no"))]
+
+
+def test_an_answer_whose_method_is_null_has_none() -> None:
+    for outcome in ({"result": "x"}, {"error": {"code": 7, "message": "no"}}):
+        line = json.dumps({"id": 1, "method": None, **outcome}).encode()
+        assert decoded(line + b"\n") == [{"id": 1, **outcome}]
+
+
+@pytest.mark.parametrize(
+    ("line", "id", "answer"),
+    [
+        (b'{"id":[1],"result":1}', 1, True),
+        (b'{"id":[1],"error":{}}', 1, True),
+        (b'{"id":[[1]],"result":1}', None, True),
+        (b'{"id":[1],"method":"m","result":1}', None, False),
+        (b'{"id":[1]}', None, False),
+    ],
+)
+def test_of_an_odd_id_it_is_known_whether_an_answer_has_it_and_whose(
+    line: bytes, id: object, answer: bool
+) -> None:
+    (odd,) = decoded(line + b"\n")
+    assert (odd.id, odd.answer) == (id, answer)
+
+
+def test_where_consent_is_read_an_answer_may_say_nothing_twice_and_a_request_may() -> None:
+    strict = Decoder(strict=True)
+    (odd,) = strict.feed(b'{"id":1,"result":"a","result":"b"}\n')
+    assert (odd.id, odd.answer, odd.reason) == (1, True, "it may say something twice")
+    asked = b'{"id":1,"method":"m","params":"a","params":"a"}\n'
+    assert strict.feed(asked) == [{"id": 1, "method": "m", "params": "a"}]
+
+
+def test_who_is_asked_about_an_error_that_says_nothing_learns_whose_answer_it_is() -> None:
+    asked = list[Malformed]()
+
+    def spoiled(line: Malformed) -> RpcError:
+        asked.append(line)
+        return RpcError(7, "spoiled")
+
+    assert read_answer({"id": 5, "error": {}}, spoiled) == Err(RpcError(7, "spoiled"))
+    (line,) = asked
+    assert (line.id, line.answer, line.reason) == (5, True, "its error says nothing")
+
+
+def test_an_answer_without_an_id_is_spoiled_and_may_be_meant_for_one_request() -> None:
+    line = without_id(5)
+    assert (line.id, line.answer, line.reason) == (5, True, "it has no id")
+
+
+def test_a_list_of_errors_says_what_each_of_them_does() -> None:
+    assert read_answer({"error": ["a", {"detail": "b"}]}) == Err(RpcError(-32603, "a; b"))
+
+
+def test_the_lowest_code_of_32_bits_is_kept() -> None:
+    lowest = -(2**31)
+    answer = read_answer({"error": {"code": lowest, "message": "m"}})
+    assert answer == Err(RpcError.received(lowest, "m"))
+
+
+def test_an_id_that_is_like_no_known_one_stays_as_it_is() -> None:
+    for id in ("5", 5, 5.5, None):
+        assert known_id(id, {7: 1, "5.5": 1, "None": 1}) is id
+
+
+def test_a_request_is_withdrawn_under_any_of_its_names() -> None:
+    assert [withdrawn({name: 5}) for name in ("requestId", "request_id", "id")] == [5, 5, 5]
+    assert withdrawn({"id": 1, "requestId": 2}) == 2
+    assert [withdrawn(odd) for odd in ({}, "5", None)] == [UNSET] * 3
+
+
+def test_a_next_line_of_latin_1_ends_no_line() -> None:
+    assert encode({"said": "a\x85b"}) == b'{"said":"a\\u0085b"}\n'
 
 
 # --- bytes --------------------------------------------------------------------------------------
