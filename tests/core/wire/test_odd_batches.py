@@ -115,3 +115,11 @@ def test_a_code_that_clients_can_t_read_becomes_an_internal_error(code: object) 
     (answer,) = answers
     assert isinstance(answer, Err)
     assert answer.error.to_wire() == {"code": -32603, "message": "bad", "data": 5}
+
+
+def test_a_request_that_comes_together_with_others_is_refused_with_the_reason() -> None:
+    said, refused = Decoder().feed(json.dumps([SAID, ASKED]).encode() + b"\n")
+    assert said == SAID
+    assert isinstance(refused, Malformed)
+    assert (refused.id, refused.asks) == (9, True)
+    assert refused.reason == "requests do not come together"

@@ -128,12 +128,22 @@ def test_of_an_odd_id_it_is_known_whether_an_answer_has_it_and_whose(
     assert (odd.id, odd.answer) == (id, answer)
 
 
-def test_where_consent_is_read_an_answer_may_say_nothing_twice_and_a_request_may() -> None:
-    strict = Decoder(strict=True)
-    (odd,) = strict.feed(b'{"id":1,"result":"a","result":"b"}\n')
+@pytest.mark.parametrize("form", [b"%s", BOM + b"%s", b"[%s]"])
+def test_where_consent_is_read_an_answer_may_say_nothing_twice(form: bytes) -> None:
+    twice = form % b'{"id":1,"result":"a","result":"b"}'
+    (odd,) = Decoder(strict=True).feed(twice + b"\n")
+    assert isinstance(odd, Malformed)
     assert (odd.id, odd.answer, odd.reason) == (1, True, "it may say something twice")
-    asked = b'{"id":1,"method":"m","params":"a","params":"a"}\n'
-    assert strict.feed(asked) == [{"id": 1, "method": "m", "params": "a"}]
+
+
+def test_where_consent_is_read_a_request_that_says_something_twice_is_one() -> None:
+    asked = b'{"id":1,"method":"m","params":"a","params":"b"}\n'
+    assert Decoder(strict=True).feed(asked) == [{"id": 1, "method": "m", "params": "b"}]
+
+
+def test_by_default_a_message_is_not_spread_over_lines() -> None:
+    (odd,) = Decoder().feed(b'{"id":1,\n')
+    assert isinstance(odd, Malformed)
 
 
 def test_who_is_asked_about_an_error_that_says_nothing_learns_whose_answer_it_is() -> None:
@@ -171,7 +181,7 @@ def test_an_id_that_is_like_no_known_one_stays_as_it_is() -> None:
 def test_a_request_is_withdrawn_under_any_of_its_names() -> None:
     assert [withdrawn({name: 5}) for name in ("requestId", "request_id", "id")] == [5, 5, 5]
     assert withdrawn({"id": 1, "requestId": 2}) == 2
-    assert [withdrawn(odd) for odd in ({}, "5", None)] == [UNSET] * 3
+    assert (withdrawn({}), withdrawn("5"), withdrawn(None)) == (UNSET, UNSET, UNSET)
 
 
 def test_a_next_line_of_latin_1_ends_no_line() -> None:
