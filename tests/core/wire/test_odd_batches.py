@@ -123,3 +123,24 @@ def test_a_request_that_comes_together_with_others_is_refused_with_the_reason() 
     assert isinstance(refused, Malformed)
     assert (refused.id, refused.asks) == (9, True)
     assert refused.reason == "requests do not come together"
+
+
+def test_a_message_that_begins_over_lines_ends_the_wait_for_the_one_before_it() -> None:
+    lines = b'{"id":1,\n{"jsonrpc":"2.0","id":2,\n"result":"x"}\n'
+    odd, answer = Decoder(joins=True).feed(lines)
+    assert isinstance(odd, Malformed)
+    assert answer == response(2, "x")
+
+
+def test_lines_that_are_more_than_any_message_are_given_up_and_none_is_lost() -> None:
+    before, behind = b'{"id":5,"method":"m"}\n', b'{"id":6,"method":"m"}\n'
+    lines = b'{"a":\n' + b'"0123456789012345",\n' * 2
+    first, *given_up, last = Decoder(30, joins=True).feed(before + lines + behind)
+    assert (first, last) == ({"id": 5, "method": "m"}, {"id": 6, "method": "m"})
+    assert [type(each) for each in given_up] == [Malformed] * 3
+
+
+def test_the_id_in_a_line_of_a_log_is_nobodys() -> None:
+    (odd,) = Decoder().feed(b'{"id":5,"level":1 x\n')
+    assert isinstance(odd, Malformed)
+    assert (odd.id, odd.answer, odd.asks) == (None, False, False)
