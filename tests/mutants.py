@@ -109,6 +109,7 @@ TARGETS: dict[str, Tests] = {
         "tests/core/session/test_sleep_moments.py",
         "tests/core/session/test_turn.py",
         "tests/core/bridge/test_cards.py",
+        "tests/whole/test_broken_agents.py",
     ),
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")
