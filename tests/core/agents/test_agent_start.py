@@ -1,6 +1,7 @@
 """AgentProcess: what can go wrong at the start, and what is left then."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -8,6 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge.core.agents import guard
+from acp_bridge.core.agents.birth import GuardReports
 from acp_bridge.core.agents.parent import ParentProcess
 from acp_bridge.core.agents.process import AgentProcess, StartFailed
 from acp_bridge.core.runtime import waits
@@ -126,11 +128,18 @@ async def test_a_start_that_is_cancelled_before_the_guard_is_up_never_starts_the
     os.mkfifo(gate)
     late_guard = ("sh", "-c", f'read line < {gate}; exec "$@"', "sh", *guard.COMMAND_LINE)
     monkeypatch.setattr(guard, "COMMAND_LINE", late_guard)
+    first, spawned = GuardReports.first, anyio.Event()
+
+    async def after_spawn(self: GuardReports, send: Callable[[int], object]) -> list[str] | None:
+        spawned.set()
+        return await first(self, send)
+
+    monkeypatch.setattr(GuardReports, "first", after_spawn)
     before = open_files(os.getpid())
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             scope = anyio.CancelScope()
-            tasks.start_soon(cancel_at_gate, scope, gate)
+            tasks.start_soon(cancel_at_gate, scope, gate, spawned)
             with scope:
                 await AgentProcess.start(tasks, ["touch", str(trace)])
     assert scope.cancelled_caught
@@ -139,8 +148,12 @@ async def test_a_start_that_is_cancelled_before_the_guard_is_up_never_starts_the
     assert zombies() == []
 
 
-async def cancel_at_gate(scope: anyio.CancelScope, gate: str) -> None:
-    """Cancel when somebody waits at the gate, then open it."""
+async def cancel_at_gate(scope: anyio.CancelScope, gate: str, spawned: anyio.Event) -> None:
+    """Cancel when the guard waits at the gate and the start for the guard, then open the gate.
+
+    The thread that spawns the guard can't be cancelled: before it has ended nobody hears of it.
+    """
+    await spawned.wait()
     while True:
         try:
             fd = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
