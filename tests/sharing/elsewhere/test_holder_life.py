@@ -46,7 +46,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.there, self.owes, self.lost = There(), False, anyio.Event()
-        self.life = HolderLife(self.there, 0.003, lambda: self.owes)
+        self.life = HolderLife(self.there, 0.1, lambda: self.owes)
 
     async def answers(self, number: int) -> None:
         """Let the question of this number be answered, waited for."""
