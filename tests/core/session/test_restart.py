@@ -304,6 +304,21 @@ async def test_an_agent_that_says_it_has_resumed_and_then_refuses_without_a_word
             assert here.texts().count(agent_trouble.RESUME_DOUBTFUL) == expected
 
 
+@pytest.mark.hazard("R11")
+async def test_an_agent_that_has_loaded_and_repeated_a_session_is_not_doubted_when_it_refuses(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, loads({}), first=first()) as here:
+        await here.turn(await here.agent())
+        agent = await restarted(here)
+        assert await repeats(here, agent, "mend")
+        agent.mute = True
+        asked = here.prompt("next")
+        agent.answer(await agent.asked(SESSION_PROMPT), REFUSAL)
+        await here.answered(asked)
+        assert agent_trouble.RESUME_DOUBTFUL not in here.texts()
+
+
 async def failing_turn(here: Living, agent: PlayedAgent, answer: Any) -> None:
     asked = here.prompt("next")
     agent.answer(await agent.asked(SESSION_PROMPT), answer)

@@ -457,3 +457,13 @@ async def test_with_its_caller_such_a_request_is_given_up_at_the_agent(tmp_path:
         asked = await agent.asked("_x/y")
         assert agent.params(CANCEL_REQUEST) == [{"requestId": asked["id"]}]
         assert not here.session.to_agent.busy
+
+
+async def test_a_request_is_refused_while_another_machine_has_the_session(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        await here.agent()
+        here.session.feed(ev.Taken())
+        refused = await here.answered(here.asks(SET_MODE, modeId="plan"))
+        assert refused["message"] == (
+            "another machine has this session, so no agent runs for it here"
+        )
