@@ -87,7 +87,11 @@ TARGETS: dict[str, Tests] = {
         "tests/core/session/test_session_restarts.py",
         "tests/features/asking/test_ask.py",
         "tests/core/sessions/test_close_and_delete.py",
+        "tests/core/sessions/test_fork.py",
         "tests/core/sessions/test_import.py",
+        "tests/core/sessions/test_shared.py",
+        "tests/core/sessions/test_shared_deaths.py",
+        "tests/core/sessions/test_shared_leaving.py",
     ),
     "acp_bridge/core/session/requests/to_agent.py": (
         "tests/core/session/test_to_agent.py",
