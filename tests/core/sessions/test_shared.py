@@ -391,3 +391,49 @@ async def test_a_session_that_had_prompts_is_opened_in_a_process_without_another
         await until(lambda: len(it.agent.living) == 1)
         await it.says(second, "again")
         assert process_of(it, second) is not process_of(it, first)
+
+
+@pytest.mark.hazard("P18.9")
+async def test_a_session_made_beside_one_that_had_a_prompt_leaves_at_its_own_first_prompt(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, process_per_session=None) as it:
+        it.context.agent_info = CODEX
+        first = await it.new()
+        await it.says(first, "one")
+        second = await it.new()
+        assert len(it.agent.processes) == 1
+        await it.says(second, "two")
+        assert process_of(it, second) is not process_of(it, first)
+
+
+@pytest.mark.hazard("P18.1")
+async def test_a_load_that_is_refused_after_a_move_that_went_well_says_nothing_of_the_agent(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        turn = it.agent.stops_at("session/prompt")
+        running = it.editor.prompt(first, "long")
+        await until(lambda: turn.reached == 1)
+        moved = it.editor.prompt(second, "meanwhile")
+        await until(lambda: turn.reached == 2)
+        turn.open()
+        for request in (running, moved):
+            assert await it.editor.stop_reason(request) == "end_turn"
+
+        expired = at_agent(it, second)
+
+        async def refused(process: Process, params: Json) -> Json:
+            if params["sessionId"] == expired:
+                raise RpcError(-32603, "it has expired")
+            return {}
+
+        it.agent.script |= {"session/resume": refused, "session/load": refused}
+        process_of(it, second).dies(Exit(1, None))
+        await until(lambda: len(it.agent.living) == 1)
+        await it.editor.refusal(it.editor.prompt(second, "again"))
+        third = await it.new()
+        for session_id in (first, third):
+            await it.says(session_id, "go on")
+        assert process_of(it, third) is process_of(it, first)

@@ -82,7 +82,7 @@ class AgentProcesses:
         self._members: dict[int, _Member] = {}
         #: has the session open already; the next start takes it.
         self._offered: Link | None = None
-        #: the process that the session has left last, if others had it.
+        #: the process that the session has left last; it lives on if others have it.
         self._left: Connection | None = None
         #: that process, if another one was refused the session meanwhile.
         self._holds_on: Connection | None = None
@@ -197,7 +197,7 @@ class AgentProcesses:
         The machine is told as of a death.
         """
         if link := self.get(epoch):
-            self._left = link.connection if link.shared else None
+            self._left = link.connection
             await link.leave()
             await self.kill(epoch)
 
