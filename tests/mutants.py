@@ -64,6 +64,8 @@ TARGETS: dict[str, Tests] = {
     ),
     "acp_bridge/core/session/from_agent.py": (
         "tests/core/session/test_from_agent.py",
+        "tests/core/session/test_odd_agents.py",
+        "tests/core/sessions/test_shared.py",
         "tests/core/session/test_pacing.py",
         "tests/core/session/test_restart.py",
         "tests/core/session/test_session_restarts.py",
@@ -72,6 +74,7 @@ TARGETS: dict[str, Tests] = {
         "tests/core/session/test_sleep_looks.py",
         "tests/features/spending/test_budget_untold.py",
         "tests/core/session/test_turn.py",
+        "tests/core/bridge/test_floods.py",
         "tests/core/bridge/test_cards.py",
         "tests/sharing/elsewhere/test_ends_of_subagents.py",
         "tests/core/bridge/test_questions.py",
