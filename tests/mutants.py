@@ -47,6 +47,8 @@ TARGETS: dict[str, Tests] = {
     "acp_bridge/core/session/prompts/turn.py": (
         "tests/core/session/test_turn.py",
         "tests/core/session/test_turn_ends.py",
+        "tests/core/session/test_odd_agents.py",
+        "tests/core/session/test_broken_parts.py",
         "tests/core/session/test_session.py",
         "tests/features/hooks/test_hooks.py",
         "tests/core/session/test_from_agent.py",
