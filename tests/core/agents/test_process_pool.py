@@ -128,6 +128,7 @@ def test_the_only_one_that_works_is_known_while_it_is_the_only_one() -> None:
     assert of("ab").only_working is None
     assert of("ab", works="b").only_working is B
     assert of("ab", works="ab").only_working is None
+    assert [of("ab", works="b").working(each) for each in (A, B)] == [False, True]
 
 
 _TOLD = ("join", "leave", "on", "off", "doom")
