@@ -145,11 +145,8 @@ def _expected(stand: Stand, prompted: int) -> int:
 
 def _shares_fresh(stand: Stand) -> bool:
     """Whether its sessions share until their first prompt only."""
-    words = stand.agent.words()
-    program = Path(words[0]).name
-    return any(
-        each.command[:1] == (program,) and each.sharing == "fresh" for each in known_agents()
-    )
+    program = (stand.agent.program,)
+    return any(each.command[:1] == program and each.sharing == "fresh" for each in known_agents())
 
 
 async def together(stand: Stand) -> str:
