@@ -20,6 +20,7 @@ from acp_bridge.core.agents.connection import AgentCommand, Connection, tell_own
 from acp_bridge.core.agents.failed_start import NotReady
 from acp_bridge.core.agents.forks import Forks
 from acp_bridge.core.agents.process import Exit
+from acp_bridge.core.agents.process_pool import has_come
 from acp_bridge.core.agents.requests import AtClients, Requests
 from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
@@ -99,7 +100,9 @@ class Link:
         #: forks of the session, made for questions beside it; ids of subagents announced in it.
         self.forks, self.children = Forks(), set[str]()
         self._parked, self.parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
-        self._has_left = self._told_to_close = self.opening = False
+        #: the session has left the process to others; the agent was asked to open it.
+        self.has_left = self.opening = False
+        self._told_to_close = False
         #: the session's lock, if the guard holds it.
         self._lock: int | None = None
         connection.links.join(self)
@@ -149,12 +152,7 @@ class Link:
 
         Answers to its requests are the bridge's own from then on.
         """
-        return self._has_left or self.connection.gone
-
-    @property
-    def has_left(self) -> bool:
-        """True once the session has left the process to others."""
-        return self._has_left
+        return self.has_left or self.connection.gone
 
     @property
     def why_ended(self) -> RpcError | None:
@@ -167,27 +165,19 @@ class Link:
         The session leaves it instead if it has not come to it yet, or if it doesn't work while
         another one does, or is being opened.
         """
-        if self._has_left:
+        if self.has_left:
             return True
         self.doom()
-        if self.gone or self._takes_process_along:
+        if self.gone or self.connection.links.dies_with(self):
             return await self.connection.kill()
-        self.connection.links.spoiled |= self._has_opened
+        self.connection.links.spoiled |= has_come(self)
         await self.leave()
         return True
 
     def doom(self) -> None:
         """Note that `kill` is to come: if the process dies of it, no other session prompts it."""
-        if self._takes_process_along and not self._has_left:
+        if self.connection.links.dies_with(self) and not self.has_left:
             self.connection.doom()
-
-    @property
-    def _has_opened(self) -> bool:
-        return self.agent_session_id is not None or bool(self.opening)
-
-    @property
-    def _takes_process_along(self) -> bool:
-        return self.connection.links.dies_with(self)
 
     async def leave(self) -> None:
         """Leave the process to its other sessions: the agent closes this one, and the guard lets go
@@ -202,7 +192,7 @@ class Link:
                 links.spoiled |= not await self.connection.return_lock(self._lock)
         if not links.several or self.gone:
             return
-        self._has_left = True
+        self.has_left = True
         for question in self.at_clients.questions:  # the process lives on, and waits for answers
             question.end()
         for freed in links.leave(self):

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -39,6 +39,11 @@ class Place(Protocol):
 
 
 _Place = TypeVar("_Place", bound=Place)
+
+
+def has_come(place: Place) -> bool:
+    """Return True if the agent has opened the session, or was asked to."""
+    return place.agent_session_id is not None or place.opening
 
 
 class State(StrEnum):
@@ -240,9 +245,8 @@ class PooledProcess(Generic[_Place]):
         """
         if not self.several or self._doomed or place in self._working:
             return True
-        came = place.agent_session_id is not None or place.opening
         another_opens = any(each.opening for each in self._places if each is not place)
-        return came and not (self.works or another_opens)
+        return has_come(place) and not (self.works or another_opens)
 
 
 class Start(Struct, Generic[_Place], eq=False):
@@ -311,6 +315,9 @@ class Begin(Struct, frozen=True):
     """A process is to be started for the session."""
 
 
+Step: TypeAlias = Share[_Place] | Take[_Place] | End[_Place] | Wait[_Place] | Begin
+
+
 class ProcessPool(Generic[_Place]):
     """All living processes of an agent, in the order of their starts, and the starts under way."""
 
@@ -344,24 +351,22 @@ class ProcessPool(Generic[_Place]):
 
     # --- what a session gets -------------------------------------------------------------------
 
-    def step(
-        self, need: Need[_Place], *, light: bool = False
-    ) -> Share[_Place] | Take[_Place] | End[_Place] | Wait[_Place] | Begin:
+    def step(self, need: Need[_Place], *, light: bool = False) -> Step[_Place]:
         """Return what is to be done next for a session that needs a process.
 
         A process that is shared comes first, then the one that waits, then one that is being
         started. `light`: a process that waits and is light can be replaced by a complete one now.
         """
+        sharing = self._sharing(need)
         if shared := self.shared(need):
-            fresh = self._sharing(need) is Sharing.FRESH
-            return Share(shared, for_one=fresh and shared is not need.back)
+            for_one = sharing is Sharing.FRESH and shared is not need.back
+            return Share(shared, for_one=for_one)
         if self.waiting and light:
             return End(self.waiting, Reason.LIGHT)
         if self.waiting:
             return Take(self.waiting)
         if (coming := self.coming) and not coming.claimed:
             return Wait(coming, claimed=True)
-        sharing = self._sharing(need)
         waits = sharing is Sharing.RESTING or (sharing is Sharing.FRESH and need.fresh)
         if waits and self._starts and not need.in_vain:
             return Wait(self._starts[0], claimed=False)

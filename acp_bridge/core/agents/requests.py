@@ -131,7 +131,8 @@ class Requests:
         request_id = self._peer.request(method, params, settled)
         if not answered:
             self._open[request_id] = settled
-            self._of_agent |= {request_id} if of_agent else set()
+            if of_agent:
+                self._of_agent.add(request_id)
             if origin is not None:
                 self.on_behalf[request_id] = origin
         return request_id

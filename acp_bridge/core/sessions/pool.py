@@ -28,6 +28,7 @@ from acp_bridge.core.agents.failed_start import OPENS
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import Exit, StartFailed
 from acp_bridge.core.agents.process_pool import (
+    Begin,
     End,
     Need,
     PooledProcess,
@@ -36,6 +37,7 @@ from acp_bridge.core.agents.process_pool import (
     Share,
     Sharing,
     Start,
+    Step,
     Take,
     Wait,
 )
@@ -156,7 +158,7 @@ class Pool:
         """
         need = self._need(agent_session_id, first)
         need.back = back.links if back else None
-        return self._taken(self._now(need), need)
+        return self._taken(self._now(self._step(need)), need)
 
     async def take_coming(self, agent_session_id: str | None = None) -> Link | None:
         """Return a process as `take_ready` does, or wait for one that is being started.
@@ -186,7 +188,7 @@ class Pool:
         """
         need = self._need(None, first)
         need.fresh = fresh
-        if waited := self._taken(self._now(need), need):
+        if waited := self._taken(self._now(self._step(need)), need):
             try:
                 return await work(waited)
             except errors.AgentEnded as exc:
@@ -204,7 +206,7 @@ class Pool:
         return link
 
     def note_held(self) -> None:
-        """Note that the agent holds on to a session that it has closed: none is shared any more."""
+        """Note that the agent holds on to a session that it has closed: only fresh ones share."""
         if not self._processes.holds_on:
             event("agent.holds_on")
         self._processes.holds_on = True
@@ -218,11 +220,14 @@ class Pool:
             first=first.links if first else None,
         )
 
-    def _now(self, need: Need[OfSession]) -> Link | None:
-        """Give the process that is ready for a session; None if the session has to wait."""
+    def _step(self, need: Need[OfSession]) -> Step[OfSession]:
         waits = self.link
         parent = waits.command.parent if waits and waits.light else None
-        match self._processes.step(need, light=parent is not None and parent.ready):
+        return self._processes.step(need, light=parent is not None and parent.ready)
+
+    def _now(self, step: Step[OfSession]) -> Link | None:
+        """Do what needs no wait; returns the process that the session gets by it, if any."""
+        match step:
             case Share(process, for_one):
                 self._count += 1
                 process.for_one = for_one
@@ -234,14 +239,14 @@ class Pool:
             case End(process, reason):
                 self._withdraw(process, reason)
                 self._source.tasks.start_soon(_link(process).kill)
-                return None
-            case _:
-                return None
+            case Wait() | Begin():
+                pass
+        return None
 
     async def _soon(self, need: Need[OfSession]) -> Link | None:
         """Give a process that is ready, or that is being started; None if neither is there."""
-        while (link := self._now(need)) is None:
-            match self._processes.step(need):
+        while not isinstance(step := self._step(need), Begin):
+            match step:
                 case Wait(start, claimed=True):
                     if process := await self._claimed(start):
                         return _link(process)
@@ -249,8 +254,9 @@ class Pool:
                     await self._settled[start].wait()
                     need.in_vain |= start.failed
                 case _:
-                    return None
-        return link
+                    if link := self._now(step):
+                        return link
+        return None
 
     async def _claimed(self, start: Start[OfSession]) -> PooledProcess[OfSession] | None:
         """Claim a start and wait for its process; None if it does not start.
