@@ -205,7 +205,7 @@ class AgentProcesses:
         """Note that a process has opened the session, or has not.
 
         If it has refused, although the process that was left lives, that one may still have it: the
-        next start goes back there if it is at rest, and no sessions share a process any more.
+        next start goes back there if it is at rest, and from now on only fresh sessions share.
         """
         left, self._left = self._left, None if well else self._left
         if left and not well and not left.gone and not link.gone:
