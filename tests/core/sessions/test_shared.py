@@ -1,5 +1,7 @@
 """Sessions share a process while they are at rest; no process runs the turns of two sessions."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.journal import JournalError
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.wire.jsonrpc import RpcError
-from tests.core.sessions.agent import Agent, Json, Process, until
+from tests.core.sessions.agent import Agent, Gate, Json, Process, until
 from tests.core.sessions.world import SETUP, World, world
 
 
@@ -19,6 +21,14 @@ async def two(it: World) -> tuple[str, str]:
         await it.says(session_id, "begin")
     it.editor.out.take()
     return first, second
+
+
+async def at_work(it: World, session_id: str) -> tuple[Gate, int]:
+    """Let a session's turn run until the gate is opened; returns the gate and the prompt."""
+    turn = it.agent.stops_at("session/prompt")
+    running = it.editor.prompt(session_id, "long")
+    await until(lambda: turn.reached == 1)
+    return turn, running
 
 
 def at_agent(it: World, session_id: str) -> str:
@@ -89,9 +99,7 @@ async def test_a_prompt_whose_process_runs_another_turn_moves_its_session(tmp_pa
     async with world(tmp_path) as it:
         first, second = await two(it)
         (old,) = it.agent.processes
-        turn = it.agent.stops_at("session/prompt")
-        running = it.editor.prompt(first, "long")
-        await until(lambda: turn.reached == 1)
+        turn, running = await at_work(it, first)
         moving = it.editor.prompt(second, "meanwhile")
         await until(lambda: turn.reached == 2)
         old, new = it.agent.processes
@@ -214,9 +222,7 @@ async def test_a_kill_for_a_deaf_turn_leaves_the_others_asleep_and_moves_nobody(
 async def test_a_session_that_is_closed_leaves_the_process_to_the_others(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         first, second = await two(it)
-        turn = it.agent.stops_at("session/prompt")
-        running = it.editor.prompt(first, "long")
-        await until(lambda: turn.reached == 1)
+        turn, running = await at_work(it, first)
         closed = at_agent(it, second)
         assert await it.editor.ask("session/close", {"sessionId": second}) == {}
         (process,) = it.agent.living
@@ -332,9 +338,7 @@ async def test_a_session_that_its_old_process_holds_on_to_goes_back_there(
             return {}
 
         it.agent.script |= {"session/resume": held, "session/load": held}
-        turn = it.agent.stops_at("session/prompt")
-        running = it.editor.prompt(first, "long")
-        await until(lambda: turn.reached == 1)
+        turn, running = await at_work(it, first)
         refused = it.editor.prompt(second, "meanwhile")
         assert "it is open elsewhere" in str((await it.editor.refusal(refused)).data)
         turn.open()
@@ -346,15 +350,19 @@ async def test_a_session_that_its_old_process_holds_on_to_goes_back_there(
         assert process_of(it, third) is not process_of(it, second)
 
 
-CODEX = "@agentclientprotocol/codex-acp"
+@asynccontextmanager
+async def codex(tmp_path: Path) -> AsyncIterator[World]:
+    """Sessions of an agent that does not let go of them, by its name."""
+    async with world(tmp_path, process_per_session=None) as it:
+        it.context.agent_info = "@agentclientprotocol/codex-acp"
+        yield it
 
 
 @pytest.mark.hazard("P18.9")
 async def test_sessions_of_an_agent_that_does_not_let_go_share_until_their_first_prompt(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, process_per_session=None) as it:
-        it.context.agent_info = CODEX
+    async with codex(tmp_path) as it:
 
         async def refused(process: Process, params: Json) -> Json:
             raise RpcError(-32603, "there is nothing to load")
@@ -382,8 +390,7 @@ async def test_sessions_of_an_agent_that_does_not_let_go_share_until_their_first
 async def test_a_session_that_had_prompts_is_opened_in_a_process_without_another_such(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, process_per_session=None) as it:
-        it.context.agent_info = CODEX
+    async with codex(tmp_path) as it:
         first, second = await it.new(), await it.new()
         await it.says(first, "one")
         await it.says(second, "two")
@@ -397,8 +404,7 @@ async def test_a_session_that_had_prompts_is_opened_in_a_process_without_another
 async def test_a_session_made_beside_one_that_had_a_prompt_leaves_at_its_own_first_prompt(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, process_per_session=None) as it:
-        it.context.agent_info = CODEX
+    async with codex(tmp_path) as it:
         first = await it.new()
         await it.says(first, "one")
         second = await it.new()
@@ -413,9 +419,7 @@ async def test_a_load_that_is_refused_after_a_move_that_went_well_says_nothing_o
 ) -> None:
     async with world(tmp_path) as it:
         first, second = await two(it)
-        turn = it.agent.stops_at("session/prompt")
-        running = it.editor.prompt(first, "long")
-        await until(lambda: turn.reached == 1)
+        turn, running = await at_work(it, first)
         moved = it.editor.prompt(second, "meanwhile")
         await until(lambda: turn.reached == 2)
         turn.open()

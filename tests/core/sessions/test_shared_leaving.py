@@ -10,7 +10,7 @@ from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.session.waiting import quiet
 from tests.core.sessions.agent import Agent, Gate, Json, Process, until
 from tests.core.sessions.bench import bench
-from tests.core.sessions.test_shared import at_agent, process_of, two
+from tests.core.sessions.test_shared import at_agent, at_work, process_of, two
 from tests.core.sessions.world import SETUP, World, world
 
 
@@ -133,9 +133,7 @@ async def test_what_a_process_asks_in_a_session_is_answered_when_the_session_lea
         params = {"sessionId": at_agent(it, second), "path": "/w/x"}
         process.says({"id": "read", "method": "fs/read_text_file", "params": params})
         (asked,) = it.editor.asked("fs/read_text_file")
-        turn = it.agent.stops_at("session/prompt")
-        running = it.editor.prompt(first, "long")
-        await until(lambda: turn.reached == 1)
+        turn, running = await at_work(it, first)
         moving = it.editor.prompt(second, "meanwhile")
         await until(lambda: turn.reached == 2)
         (answer,) = [each for each in process.received if each.get("id") == "read"]
