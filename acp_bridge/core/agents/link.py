@@ -200,6 +200,15 @@ class Link:
         self.requests.give_up(errors.AgentEnded("", killed=True))
         self.is_dead()
 
+    @property
+    def leaves_nothing(self) -> bool:
+        """True if nothing of the session stays behind in a process that it leaves.
+
+        Either the agent closes it, or it had no prompt.
+        """
+        closes = self.can("sessionCapabilities", "close")
+        return closes or self.connection.links.fresh(self)
+
     async def close_session(self, within: float = waits.CLOSE_ANSWER) -> bool:
         """Have the agent close the session, once; returns True if it says in time that it has."""
         if self._told_to_close or not self.can("sessionCapabilities", "close"):

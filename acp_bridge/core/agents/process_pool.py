@@ -190,6 +190,10 @@ class PooledProcess(Generic[_Place]):
         self._fresh.discard(place)
         return self._changed(before)
 
+    def fresh(self, place: _Place) -> bool:
+        """Return True while a session had no prompt."""
+        return place in self._fresh
+
     @property
     def prompted(self) -> int:
         """The number of sessions that had a prompt."""
@@ -211,12 +215,15 @@ class PooledProcess(Generic[_Place]):
     def occupied(self, place: _Place) -> bool:
         """Return True while another session works in the process, and this one doesn't.
 
-        Also if the process is doomed, or is for one session that is another one.
+        Also if the process is doomed, or is for one session that is another one. The one for which
+        it is can't be opened elsewhere: what the agent does for a fresh one does not concern it.
         """
         if place in self._working:
             return False
-        others = self.prompted - (place not in self._fresh)
-        return self.works or self._doomed or (self.for_one and others > 0)
+        if self._doomed or not self.for_one:
+            return self._doomed or self.works
+        fresh = place in self._fresh
+        return self.prompted > (not fresh) or (fresh and self.works)
 
     def note(self, place: _Place, *, works: bool) -> tuple[_Place, ...]:
         """Note that a session works, or that it is at rest; returns those to tell.
@@ -226,7 +233,6 @@ class PooledProcess(Generic[_Place]):
         before = self._occupied()
         if works and place in self._places:
             self._working.add(place)
-            self._fresh.discard(place)
         elif not works:
             self._working.discard(place)
         return self._changed(before)

@@ -105,6 +105,7 @@ class Effects(Struct, frozen=True):
             case ef.SendPrompt(epoch, key):
                 if self.sleep.seconds:
                     self.sleep.note_turn()
+                processes.link(epoch).note_prompted()
                 processes.link(epoch).note_work(works=True)
                 self.turn.begin(processes.link(epoch), key)
             case ef.SendCancel(epoch, key, spares):

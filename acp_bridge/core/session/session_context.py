@@ -22,6 +22,7 @@ from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.open_files import OpenFiles
 from acp_bridge.core.session.core import Core, SessionState
 from acp_bridge.core.session.feature import Found, Plugin
+from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.settings import Settings
 
 
@@ -184,10 +185,18 @@ class SessionContext:
             return Sharing.NEVER
         from acp_bridge.core.agents.known_agents import seen_to_share  # not for the first session
 
-        if not can_share(self.capabilities):
-            return Sharing.NEVER
         seen = Sharing(seen_to_share().get(self.agent_info or "", Sharing.NEVER))
+        if not can_share(self.capabilities):
+            return seen if seen is Sharing.FRESH else Sharing.NEVER
         return Sharing.RESTING if single is False else seen
+
+    def leaves_nothing(self, workspace: Workspace) -> bool:
+        """Return True if a new session leaves nothing behind in a process that it leaves.
+
+        A session that the agent can't close stays there, with its MCP servers.
+        """
+        closes = has(self.capabilities, "sessionCapabilities", "close")
+        return closes or not workspace.mcp_servers
 
     @property
     def ready_links(self) -> list[Link]:

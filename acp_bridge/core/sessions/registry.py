@@ -132,7 +132,8 @@ class Sessions:
             return session, result
 
         await self._store.check_folder()  # before an agent says the same less clearly
-        return await self._begin(session_id, request, create, fresh=True)
+        fresh = self._context.leaves_nothing(workspace)
+        return await self._begin(session_id, request, create, fresh=fresh)
 
     async def _begin(
         self,
@@ -146,7 +147,7 @@ class Sessions:
         """Let `work` make a session with a process of the pool; return both and the agent's answer.
 
         `first`: the process that is taken if it takes a further session. `fresh`: the session is
-        new, and has had no prompt.
+        new, has had no prompt, and leaves nothing behind in a process that it leaves.
 
         `session_id`: the session whose clients get the requests that the process makes before its
         answer names the session (invariant P8). If `work` makes no session, the process goes

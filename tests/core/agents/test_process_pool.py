@@ -351,10 +351,13 @@ def test_a_fresh_session_shares_a_process_for_one_and_leaves_it_to_who_had_a_pro
     process.for_one = True
     process.join(B)
     assert (process.occupied(A), process.occupied(B)) == (False, True)
+    assert process.note(B, works=True) == (B,), "what is done for B, without a prompt, moves A not"
+    assert process.note(B, works=False) == (B,)
     assert isinstance(pool.step(Need(shares=Sharing.FRESH)), Begin)
     process.join(C)
     assert process.leave(A) == (B, C)
-    assert process.note(B, works=True) == (C,)
+    assert process.note_prompted(B) == (C,)
+    assert process.note(B, works=True) == ()
     assert process.note(B, works=False) == ()
     assert (process.occupied(B), process.occupied(C)) == (False, True)
 

@@ -386,6 +386,58 @@ async def test_sessions_of_an_agent_that_does_not_let_go_share_until_their_first
         assert len(it.agent.processes) == 2, "who has its process stays there"
 
 
+@asynccontextmanager
+async def gemini(tmp_path: Path) -> AsyncIterator[World]:
+    """Sessions of an agent that can't close them, and shares fresh ones, by its name."""
+    async with world(tmp_path, Agent(able={}), process_per_session=None) as it:
+        it.context.agent_info = "gemini-cli"
+        yield it
+
+
+@pytest.mark.hazard("P18.9")
+async def test_sessions_share_until_their_first_prompt_if_the_agent_can_not_close_them(
+    tmp_path: Path,
+) -> None:
+    async with gemini(tmp_path) as it:
+        first, second, _ = [await it.new() for _ in range(3)]
+        for session_id in (first, second):
+            await it.says(session_id, "one")
+        assert it.editor.texts(second) == ["echo one"]
+        old, new = it.agent.processes
+        assert (process_of(it, first), process_of(it, second)) == (old, new)
+        assert old.params("session/close") == []
+
+
+@pytest.mark.hazard("P18.9")
+async def test_a_session_that_would_leave_mcp_servers_behind_never_leaves_its_process(
+    tmp_path: Path,
+) -> None:
+    async with gemini(tmp_path) as it:
+        served = {**SETUP, "mcpServers": [{"name": "s", "command": "/s", "args": [], "env": []}]}
+        with_servers = (await it.editor.ask("session/new", served))["sessionId"]
+        beside = await it.new()
+        (process,) = it.agent.processes
+        await it.says(beside, "one")
+        await it.says(with_servers, "one")
+        assert process_of(it, with_servers) is process
+        await it.editor.ask("session/new", served)
+        assert len(it.agent.processes) == 3, "nor does it come to a process that may be left"
+
+
+@pytest.mark.hazard("P18.7", "P1.1")
+async def test_a_session_that_the_agent_can_not_close_ends_with_its_process(
+    tmp_path: Path,
+) -> None:
+    async with gemini(tmp_path) as it:
+        first, second = await it.new(), await it.new()
+        await it.says(first, "one")
+        await it.editor.ask("session/close", {"sessionId": first})
+        (old,) = it.agent.processes
+        await until(lambda: not old.lives)
+        await it.says(second, "one")
+        assert it.editor.texts(second) == ["echo one"]
+
+
 @pytest.mark.hazard("P18.9")
 async def test_a_session_that_had_prompts_is_opened_in_a_process_without_another_such(
     tmp_path: Path,

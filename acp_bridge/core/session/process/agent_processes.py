@@ -215,8 +215,8 @@ class AgentProcesses:
     async def close(self, epoch: int, grace: float) -> None:
         """Let an agent close the session and end in `grace` seconds, then kill what is left.
 
-        If it has other sessions, it only closes this one. Of sessions that end at once the last one
-        ends it.
+        If it has other sessions, it only closes this one, if it can. Of sessions that end at once
+        the last one ends it.
         """
         if (link := self.get(epoch)) is None:
             return
@@ -226,10 +226,12 @@ class AgentProcesses:
                 bound.deadline += waits.AGENT_PATIENCE
                 with anyio.move_on_after(waits.AGENT_PATIENCE):
                     await last()
-            await link.leave()
+            if link.leaves_nothing:
+                await link.leave()
             if not link.gone:
                 await link.close(grace)
-        await link.leave()  # the time may be over before it has left
+        if link.leaves_nothing:  # the time may be over before it has left
+            await link.leave()
         await self.kill(epoch)
 
     def _note_occupied(self, link: Link) -> None:
