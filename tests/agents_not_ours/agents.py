@@ -28,10 +28,10 @@ wire_api = "responses"
 
 @dataclass(frozen=True, slots=True)
 class AgentNotOurs:
-    """An agent from the npm registry."""
+    """An agent from the npm registry, or one that is on the PATH."""
 
     name: str
-    package: str
+    package: str  #: "" for one on the PATH
     program: str  #: of those that the package installs
     arguments: tuple[str, ...] = ()
     #: a load in the clock's minute in which a session was made overwrites it, for good
@@ -47,6 +47,8 @@ class AgentNotOurs:
 
     def words(self) -> list[str]:
         """By its file: two of the packages install a program with the same name."""
+        if not self.package:
+            return [shutil.which(self.program) or self.program, *self.arguments]
         folder = NODE_MODULES / self.package
         program = json.loads((folder / "package.json").read_text())["bin"][self.program]
         return [str(folder / program), *self.arguments]
@@ -75,6 +77,8 @@ class AgentNotOurs:
         return {
             "HOME": str(home),
             "LOCAL_KEY": "none",
+            "GENERIC_API_KEY": "none",
+            "GENERIC_BASE_URL": f"http://127.0.0.1:{port}/v1",
             "CODEX_HOME": str(home / "codex"),
             "INITIAL_AGENT_MODE": "read-only",
             "OPENCODE_CONFIG": str(home / "opencode.json"),
@@ -153,6 +157,9 @@ AGENTS = (
     ),
     AgentNotOurs("opencode", "opencode-ai", "opencode", ("acp",), tells_tools="title"),
 )
+
+#: not among those of every trial: it needs Python 3.13
+FAST_AGENT = AgentNotOurs("fast-agent", "", "fast-agent-acp", ("--model", "generic.bench"))
 
 
 def install() -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -25,7 +26,7 @@ import anyio
 from acp_bridge.core.agents.known_agents import known_agents
 from acp_bridge.core.records import replace
 from tests.agent.mcp_servers.support import odd
-from tests.agents_not_ours.agents import AGENTS, AgentNotOurs
+from tests.agents_not_ours.agents import AGENTS, FAST_AGENT, AgentNotOurs
 from tests.agents_not_ours.trials import (
     OK,
     PATIENCE,
@@ -40,7 +41,7 @@ from tests.support.client import RecordingClient
 from tests.support.joined import joined, listening
 from tests.support.processes import children, descendants
 
-SHARING: tuple[AgentNotOurs, ...] = AGENTS
+SHARING: tuple[AgentNotOurs, ...] = (*AGENTS, FAST_AGENT)
 _NOTICE = "[acp-bridge]"
 #: of a start that takes long, which is no trouble.
 _STARTS = re.compile(r"\[acp-bridge\] `[^`]+` is starting\.")
@@ -58,11 +59,12 @@ def _but(text: str) -> str:
 
 @dataclass
 class Two:
-    """One client of one agent, with sessions that each have a folder and an MCP server."""
+    """One client of one agent, with sessions that each have a folder, and an MCP server if so."""
 
     stand: Stand
     client: RecordingClient
     ids: list[str]
+    served: bool
 
     def folder(self, number: int) -> Path:
         return self.stand.home / f"folder{number}"
@@ -71,7 +73,7 @@ class Two:
         number = len(self.ids)
         folder = folder or self.folder(number)
         folder.mkdir(exist_ok=True)
-        servers = [odd(f"server{number}")]
+        servers = [odd(f"server{number}")] if self.served else []
         self.ids.append(await self.client.new_session(folder, PATIENCE, mcpServers=servers))
         return self.ids[-1]
 
@@ -104,16 +106,21 @@ class Two:
 
 @asynccontextmanager
 async def sessions(
-    stand: Stand, count: int = 2, *, one_folder: bool = False, apart: bool = False
+    stand: Stand,
+    count: int = 2,
+    *,
+    one_folder: bool = False,
+    apart: bool = False,
+    served: bool = False,
 ) -> AsyncIterator[Two]:
     """Start an agent with so many sessions, each after a first turn.
 
-    `apart`: behind the bridge each has a process.
+    `apart`: behind the bridge each has a process. `served`: each has an MCP server.
     """
     more = {"ACP_BRIDGE_PROCESS_PER_SESSION": "on"} if apart else {}
     async with stand.start(**more) as client:
         await client.initialize(within=PATIENCE)
-        two = Two(stand, client, [])
+        two = Two(stand, client, [], served)
         for number in range(count):
             await two.add(stand.home if one_folder else None)
             if wrong := await two.says(number, f"FIRST{chr(65 + number)}"):
@@ -196,7 +203,7 @@ async def folders(stand: Stand) -> str:
 
 async def servers(stand: Stand) -> str:
     """Each has the tools of its MCP server alone, before and after both had a turn at once."""
-    async with sessions(stand) as two:
+    async with sessions(stand, served=True) as two:
         two.client.side.permission = "allow"
         wrong = []
         for tags in (("FIRSTA", "FIRSTB"), ("EE", "FF")):
@@ -498,6 +505,9 @@ def run(agents: Sequence[AgentNotOurs]) -> list[str]:
     results = []
     only = os.environ.get("TRIAL", "")
     for agent in agents:
+        if not (agent.package or shutil.which(agent.program)):
+            print(f"{agent.name:10} {SKIPPED}not on the PATH")
+            continue
         for name, trial in TRIALS.items():
             if only not in trial.__name__:
                 continue
