@@ -22,7 +22,6 @@ from acp_bridge.core.protocol import (
     TOOL_CALL,
     TOOL_CALL_UPDATE,
     Json,
-    as_object,
     is_state,
     without_said,
 )
@@ -40,7 +39,6 @@ from acp_bridge.core.updates import agent_trouble
 from acp_bridge.core.updates.children import names_session
 from acp_bridge.core.updates.odd_updates import is_plain, mended
 from acp_bridge.core.updates.updates import Leak, Updates
-from acp_bridge.core.wire.jsonrpc import UNSET
 from acp_bridge.core.wire.peer import Call
 
 
@@ -101,20 +99,20 @@ class FromAgent:
         if not isinstance(update.get("sessionUpdate"), str):
             event("agent.noise", agent=link.name, what="an update without a kind")
             return
-        if not is_plain(update) and (odd := self._mended(link, params, update)) is not None:
-            for each in odd:
-                self._take(link, {**params, "update": each}, each)
+        if is_plain(update):
+            self._take(link, params, update)
             return
-        self._take(link, params, update)
+        for each in self._mended(link, params, update):
+            self._take(link, {**params, "update": each}, each)
 
-    def _mended(self, link: Link, params: Json, update: Json) -> list[Json] | None:
-        """Return the updates that an odd one means, none for one to drop; None: it is not odd."""
+    def _mended(self, link: Link, params: Json, update: Json) -> list[Json]:
+        """Return the updates that one means which may be odd: none for one to drop."""
         told = [update] if link.speaks_v2 else mended(update)
         if "_meta" not in params:
             told = [each for each in told if not self._updates.says_nothing(each)]
         if not told:
             event("agent.noise", agent=link.name, what="an update that says nothing")
-        return None if len(told) == 1 and told[0] is update else told
+        return told
 
     def _take(self, link: Link, params: Json, update: Json) -> None:
         """Record and show an update in the protocol's form, or drop it."""
@@ -228,7 +226,7 @@ class FromAgent:
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         self._spoke = True
         if method == CANCEL_REQUEST:
-            link.at_clients.take_back(as_object(params).get("requestId", UNSET))
+            link.at_clients.take_back(params["requestId"])
         elif method in ASKS_A_PERSON:
             event("agent.noise", agent=link.name, what="a question without an id")
         elif link.epoch == self._core.now.epoch and self._core.now.permits.notifies:

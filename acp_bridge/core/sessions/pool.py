@@ -47,7 +47,7 @@ from acp_bridge.core.protocol import CANCEL_REQUEST, Json
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.clients.to_client import ToClient
 from acp_bridge.core.updates.updates import Updates
-from acp_bridge.core.wire.jsonrpc import UNSET, RpcError
+from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.core.wire.peer import Call
 
 _Result = TypeVar("_Result")
@@ -469,8 +469,8 @@ class Pool:
         asks.forward(link, call, stopped=False)
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
-        if method == CANCEL_REQUEST and isinstance(params, dict):
-            link.at_clients.take_back(params.get("requestId", UNSET))
+        if method == CANCEL_REQUEST:
+            link.at_clients.take_back(params["requestId"])
         elif client := self._client():
             client.peer.notify(method, params)
 

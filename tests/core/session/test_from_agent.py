@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from acp_bridge.core.agents.activity import Activity, Piece
+from acp_bridge.core.agents.requests import MOST_OPEN
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.journal import SessionJournal
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import (
     AGENT_MESSAGE,
     CANCEL_REQUEST,
+    CREATE_ELICITATION,
     CREATE_TERMINAL,
     REQUEST_PERMISSION,
     SESSION_PROMPT,
@@ -267,6 +269,13 @@ async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is
 
 
 @pytest.mark.hazard("T3", "K2.2")
+async def test_an_update_without_an_id_is_of_the_session(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        writes(agent, {"method": "session/update", "params": {"update": chunk("a")}})
+        assert here.texts() == ["a"]
+
+
 async def test_an_update_without_a_kind_is_dropped_and_hides_no_other(tmp_path: Path) -> None:
     async with living(tmp_path, first=first()) as here:
         odd: list[Any] = [None, [], "text", {}, {"sessionUpdate": 5}, {"sessionUpdate": []}]
@@ -497,6 +506,27 @@ async def test_a_notification_of_a_subagents_reaches_nobody(tmp_path: Path) -> N
 
 
 # --- version 2 ------------------------------------------------------------------------------------
+
+
+async def test_who_only_asks_in_its_turn_has_said_something(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        here.client.client.abilities = ClientAbilities({"elicitation": {"form": {}}})
+        agent, request = await turn(here)
+        asked = {"sessionId": "0", "mode": "form", "message": "which?", "requestedSchema": {}}
+        agent.asks(CREATE_ELICITATION, asked)
+        (question,) = [each for each in here.got if "id" in each]
+        here.client.answers(question["id"], {"action": "decline"})
+        agent.answer(request, DONE)
+        await until(lambda: here.got[-1].get("result") == DONE)
+        assert here.texts() == []
+
+
+async def test_of_too_many_open_requests_the_clients_are_told_once(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, _ = await turn(here)
+        for number in range(MOST_OPEN + 2):
+            agent.asks(LOOKS, {"terminalId": "t"}, number)
+        assert [str(MOST_OPEN) in each for each in here.texts()] == [True]
 
 
 # --- notifications --------------------------------------------------------------------------------

@@ -319,6 +319,8 @@ async def test_words_after_which_the_turn_showed_nothing_are_left_over_and_not_s
     async with running(tmp_path) as here:
         asked, method = here.steers("lost"), here.asks_to_steer("lost too")
         assert (await here.it.editor.result(method))["outcome"] == "injected"
+        usage = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
+        here.process.shows(here.process.agent_session_id, usage)  # no word of the turn
         here.process.says({"id": here.first_id(), "result": {"stopReason": "end_turn"}})
         refusal = await here.it.editor.refusal(asked)
         assert "perhaps not read" in refusal.message
