@@ -84,8 +84,7 @@ TARGETS: dict[str, Tests] = {
         "tests/core/bridge/test_subagents.py",
         "tests/features/steering/test_words_that_join.py",
         "tests/core/bridge/test_work_outside_a_prompt.py",
-        "tests/versions/test_v2_at_a_bridge.py",
-        "tests/versions/test_v2_odd_words.py",
+        "tests/versions/test_from_agent.py",
     ),
     "acp_bridge/core/session/process/agent_processes.py": (
         "tests/core/session/test_process_life.py",

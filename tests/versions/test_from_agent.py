@@ -39,4 +39,9 @@ async def test_what_version_1_can_not_say_of_an_update_is_recorded_beside_it_for
         assert [each["sessionUpdate"] for each in kept] == [TOOL_CALL, SAID_UPDATE]
         assert kept[1]["said"] == own
         assert here.updates() == kept[:1]
-        assert [each["params"]["update"] for each in newer.sent.messages] == kept
+        piece = {"type": "content", "content": {"type": "text", "text": "a line"}}
+        chunk = {"sessionUpdate": "tool_call_content_chunk", "toolCallId": "t", "content": piece}
+        wire.feed(encode({"jsonrpc": "2.0", **update(chunk)}))
+        told = [each["params"]["update"] for each in newer.sent.messages]
+        assert told[:2] == kept
+        assert told[2] == {"sessionUpdate": SAID_UPDATE, "said": chunk}

@@ -516,7 +516,7 @@ async def test_who_only_asks_in_its_turn_has_said_something(tmp_path: Path) -> N
         agent.asks(CREATE_ELICITATION, asked)
         (question,) = [each for each in here.got if "id" in each]
         here.client.answers(question["id"], {"action": "decline"})
-        agent.answer(request, DONE)
+        agent.says({"id": request["id"], "result": DONE})
         await until(lambda: here.got[-1].get("result") == DONE)
         assert here.texts() == []
 
