@@ -275,11 +275,6 @@ class Link:
         """True while the session is noted to work in the process."""
         return self.connection.links.working(self)
 
-    def is_of_another(self, agent_session_id: str) -> bool:
-        """Return True if another session of the process has this id."""
-        others = (link for link in self.connection.links if link is not self)
-        return any(link.is_about(agent_session_id) for link in others)
-
     def note_work(self, *, works: bool) -> None:
         """Note that the session works, or is at rest; the owners whom that concerns are told."""
         links = self.connection.links

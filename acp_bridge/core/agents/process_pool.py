@@ -40,6 +40,9 @@ class Place(Protocol):
 
 _Place = TypeVar("_Place", bound=Place)
 
+    def is_about(self, session_id: object) -> bool:
+        """Return True if the agent means this session, or what belongs to it, by the id."""
+
 
 def has_come(place: Place) -> bool:
     """Return True if the agent has opened the session, or was asked to."""
@@ -174,9 +177,7 @@ class PooledProcess(Generic[_Place]):
 
     def has_session(self, agent_session_id: str | None) -> bool:
         """Return True if a session of the process has this id at the agent."""
-        return agent_session_id is not None and any(
-            place.agent_session_id == agent_session_id for place in self._places
-        )
+        return any(place.is_about(agent_session_id) for place in self._places)
 
     def join(self, place: _Place) -> None:
         """Add a session, which is at rest, and fresh until something else is said."""

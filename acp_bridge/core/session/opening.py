@@ -121,7 +121,7 @@ class Opening:
 
     def _new_id(self, result: Json, besides: str | None = None) -> str:
         agent_id = new_id(result, besides)
-        if self._link.is_of_another(agent_id):
+        if self._link.connection.links.has_session(agent_id):
             # Nobody knows any more which of the two the process means: another one is taken.
             event("agent.same_id", agent=self._link.name)
             self._link.connection.doom()

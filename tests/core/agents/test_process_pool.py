@@ -32,6 +32,9 @@ class Place:
         self.agent_session_id: str | None = name or None
         self.opening = opening
 
+    def is_about(self, session_id: object) -> bool:
+        return session_id is not None and session_id == self.agent_session_id
+
     def __repr__(self) -> str:
         return self.agent_session_id or "unnamed"
 
