@@ -337,7 +337,6 @@ class ProcessPool(Generic[_Place]):
         self.holds_on = False
         #: the process that waits for a session; None if none does.
         self.waiting: PooledProcess[_Place] | None = None
-        self.warmth: Warmth[_Place] = Warmth()
 
     # --- what happens to processes -------------------------------------------------------------
 
@@ -453,8 +452,6 @@ class Warmth(Generic[_Place]):
 
     def __init__(self) -> None:
         """Begin with nothing kept warm."""
-        #: processes are kept warm.
-        self.wanted = False
         #: somebody keeps one warm, or is about to.
         self.kept = False
         #: the starts in a row whose process no session took.
@@ -467,8 +464,7 @@ class Warmth(Generic[_Place]):
     def note_taken(self) -> bool:
         """Note that a session has got a process; returns True if the next is to be started now."""
         self.tries = 0
-        begins = self.wanted and not self.kept
-        self.kept |= begins
+        begins, self.kept = not self.kept, True
         return begins
 
     @property
@@ -492,4 +488,4 @@ class Warmth(Generic[_Place]):
         Returns the process that is kept warm, which is outdated; None if that is `told` itself.
         """
         self._outdated = True
-        return self._process if self.wanted and self._process is not told else None
+        return None if self._process is told else self._process

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.connection import Connection, OfSession
@@ -40,6 +40,7 @@ from acp_bridge.core.agents.process_pool import (
     Step,
     Take,
     Wait,
+    Warmth,
 )
 from acp_bridge.core.agents.spoken_version import OtherVersion
 from acp_bridge.core.clients.client import Client
@@ -91,6 +92,8 @@ class _Warmth(Struct, frozen=True):
     #: keeps room for a session beside the process while the process is started; raises RpcError if
     #: there is none.
     room: Callable[[], AbstractContextManager[None]]
+    #: what is decided about that process.
+    decided: Warmth[OfSession] = field(default_factory=Warmth)
 
 
 class Pool:
@@ -118,7 +121,7 @@ class Pool:
         #: set when the process that waits is taken, or has ended.
         self._emptied = anyio.Event()
         #: None unless a process is kept warm.
-        self._warmth: _Warmth | None = None
+        self.warmth: _Warmth | None = None
 
     @property
     def link(self) -> Link | None:
@@ -282,8 +285,8 @@ class Pool:
         if link is not None:
             if not need.fresh:
                 link.note_prompted()
-            if self._processes.warmth.note_taken() and self._warmth:
-                self._source.tasks.start_soon(self._keep_warm, self._warmth)
+            if self.warmth and self.warmth.decided.note_taken():
+                self._source.tasks.start_soon(self._keep_warm, self.warmth)
         return link
 
     # --- give back, retire ---------------------------------------------------------------------
@@ -319,9 +322,11 @@ class Pool:
         The process that is kept warm is retired, unless it is `told`: what it has read at its start
         may no longer hold.
         """
-        outdated = self._processes.warmth.note_change(told.connection.links)
-        if outdated and self._warmth and self._withdraw(outdated, Reason.OUTDATED):
-            self._source.tasks.start_soon(_link(outdated).close, self._warmth.times.grace)
+        if (warmth := self.warmth) is None:
+            return
+        outdated = warmth.decided.note_change(told.connection.links)
+        if outdated and self._withdraw(outdated, Reason.OUTDATED):
+            self._source.tasks.start_soon(_link(outdated).close, warmth.times.grace)
 
     def _withdraw(self, process: PooledProcess[OfSession], reason: Reason) -> bool:
         """Take a waiting process out of the pool, for the caller to end.
@@ -356,12 +361,11 @@ class Pool:
 
         `room` keeps room for a session beside that process; it raises RpcError if there is none.
         """
-        self._warmth = _Warmth(times, room)
-        self._processes.warmth.wanted = True
+        self.warmth = _Warmth(times, room)
 
     async def _keep_warm(self, warmth: _Warmth) -> None:
         """Start a process whenever the last one is gone, until none is wanted any more."""
-        decided = self._processes.warmth
+        decided = warmth.decided
         try:
             while decided.goes_on and await self._warm_one(warmth):
                 pass
@@ -375,7 +379,7 @@ class Pool:
 
         Returns True if another one is to be started after it.
         """
-        times, decided = warmth.times, self._processes.warmth
+        times, decided = warmth.times, warmth.decided
         await anyio.sleep(times.pause * 2**decided.tries)
         if not self._processes.wants_one:
             return False

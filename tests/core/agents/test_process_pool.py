@@ -388,9 +388,7 @@ def test_who_needs_a_fresh_session_waits_for_a_start_and_who_had_prompts_does_no
 
 
 def test_the_next_process_is_started_when_one_was_taken_and_only_once() -> None:
-    warmth = Pool().warmth
-    assert not warmth.note_taken()
-    warmth.wanted = True
+    warmth: Warmth[Place] = Warmth()
     assert warmth.note_taken()
     assert not warmth.note_taken()
     assert not warmth.note_taken()
@@ -421,10 +419,7 @@ def test_a_change_outdates_the_warm_process_unless_that_one_was_told_of_it() -> 
     warmth: Warmth[Place] = Warmth()
     other, warm = of("a"), of("b")
     assert not warmth.note_come(warm)
-    assert warmth.note_change(other) is None  # none is kept warm: it waits for another reason
-    warmth.wanted = True
     assert warmth.note_change(other) is warm
     assert warmth.note_change(warm) is None
     never: Warmth[Place] = Warmth()
-    never.wanted = True
     assert never.note_change(other) is None

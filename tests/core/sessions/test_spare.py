@@ -50,8 +50,14 @@ class Kept:
 
     async def given_up(self) -> None:
         """Return when no further process is on its way."""
-        await until(lambda: not self.room.processes.warmth.kept)
+        await self.no_more()
         assert self.pool.link is None
+
+    async def no_more(self) -> None:
+        """Return when nobody keeps a process ready."""
+        warmth = self.pool.warmth
+        assert warmth
+        await until(lambda: not warmth.decided.kept)
 
 
 @asynccontextmanager
@@ -120,7 +126,7 @@ async def test_a_process_of_which_no_session_came_is_enough() -> None:
     async with kept() as it:
         link = await it.pool.take()
         await it.pool.give_back(link)
-        await until(lambda: not it.room.processes.warmth.kept)
+        await it.no_more()
         assert it.agent.living == [link.connection]
 
 
