@@ -35,7 +35,8 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.updates import odd_updates
-from acp_bridge.core.wire.jsonrpc import Answer, RequestId, RpcError, encode, withdrawn
+from acp_bridge.core.updates.odd_answers import made_id
+from acp_bridge.core.wire.jsonrpc import Answer, Ok, RequestId, RpcError, encode, withdrawn
 from acp_bridge.core.wire.peer import Call
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Link:
         self.name = name
         self.peer = connection.peer
         self.requests = Requests(self.peer, connection.login)
+        self.requests.late = self.close_late
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
         self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
         #: the number of this process among those of its session.
@@ -222,6 +224,13 @@ class Link:
             else:
                 return True
         return False
+
+    def close_late(self, answer: Answer) -> None:
+        """Have the agent close the session that it has made for a request which was given up."""
+        made = made_id(answer.result) if isinstance(answer, Ok) else None
+        known = made is None or self.connection.links.has_session(made)
+        if not known and self.can("sessionCapabilities", "close"):
+            self.peer.request(SESSION_CLOSE, {"sessionId": made}, lambda answer: None)
 
     def is_gone(self) -> None:
         """Tell the owner that the process has ended and was read to its end."""

@@ -21,6 +21,7 @@ from acp_bridge.core.protocol import (
     AUTHENTICATE,
     OPENING,
     SESSION_DELETE,
+    SESSION_FORK,
     SESSION_LOAD,
     SESSION_NEW,
     SESSION_PROMPT,
@@ -70,6 +71,8 @@ class Requests:
         self.touched = 0.0
         #: sends a last request, when the process has closed its session and is about to end.
         self.last: Callable[[], Awaitable[None]] | None = None
+        #: gets the answer to a request for a new session that nobody waits for any more.
+        self.late: Callable[[Answer], None] = lambda answer: None
         self._peer = peer
         #: by the agent's id, what gets the answer of each request that is open.
         self._open: dict[int, Callable[[Answer], None]] = {}
@@ -114,7 +117,8 @@ class Requests:
 
         def settled(answer: Answer) -> None:
             nonlocal answered
-            if answered:  # late: it was given up
+            if answered:  # it was given up
+                self._take_late(method, answer)
                 return
             answered = True
             self._open.pop(request_id, None)
@@ -137,6 +141,10 @@ class Requests:
                 self.on_behalf[request_id] = origin
         return request_id
 
+    def _take_late(self, method: str, answer: Answer) -> None:
+        if method in (SESSION_NEW, SESSION_FORK):
+            self.late(answer)
+
     @property
     def login_wanted(self) -> float | None:
         """When the process last said that it wants a login; None if it has been content since."""
@@ -157,16 +165,22 @@ class Requests:
         """
         answers: list[Answer] = []
         settled = anyio.Event()
+        given_up = False
 
         def on_answer(answer: Answer) -> None:
             answers.append(answer)
             settled.set()
+            if given_up:
+                self._take_late(method, answer)
 
         request_id = self.send(origin, method, params, on_answer)
         try:
             await settled.wait()
         except BaseException:
+            given_up = True
             self._peer.cancel(request_id)
+            for answer in answers:  # it came just before
+                self._take_late(method, answer)
             raise
         match answers[0]:
             case Ok(result):

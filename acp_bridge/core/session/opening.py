@@ -23,7 +23,7 @@ from acp_bridge.core.protocol import (
 )
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.updates import notices
-from acp_bridge.core.updates.odd_answers import opened
+from acp_bridge.core.updates.odd_answers import made_id, opened
 from acp_bridge.core.wire.jsonrpc import RpcError
 
 #: characters of the data of an agent's error that are told.
@@ -213,9 +213,8 @@ async def in_time(
 
 def new_id(result: Json, besides: str | None = None) -> str:
     """Return the session's id in an agent's answer; raises RpcError if it has none or `besides`."""
-    agent_id = result.get("sessionId", result.get("session_id"))
-    agent_id = str(agent_id) if type(agent_id) is int else agent_id
-    if not isinstance(agent_id, str) or agent_id == besides:
+    agent_id = made_id(result)
+    if agent_id is None or agent_id == besides:
         raise errors.agent_trouble("the agent gave no session id")
     return agent_id
 

@@ -185,6 +185,13 @@ def opened(result: Any) -> Json:
     }
 
 
+def made_id(result: Any) -> str | None:
+    """Return the id that an answer gives a new session, also as a number; None if it has none."""
+    told = as_object(result)
+    agent_id = told.get("sessionId", told.get("session_id"))
+    return str(agent_id) if isinstance(agent_id, str) or type(agent_id) is int else None
+
+
 def numbered(result: Any) -> Any:
     """Return an answer to `initialize` with a number as its version.
 

@@ -46,12 +46,12 @@ class Agent:
     def answers(self, message: dict[str, Any]) -> None:
         self.peer.feed(encode(message))
 
-    async def while_asked(self, then: Callable[[TaskGroup], None]) -> list[Any]:
+    async def while_asked(self, then: Callable[[TaskGroup], None], method: str = "a") -> list[Any]:
         """Ask on nobody's behalf, do something once the request was sent, return the results."""
         results: list[Any] = []
 
         async def run() -> None:
-            results.append(await self.requests.ask(None, "a", {"x": 1}))
+            results.append(await self.requests.ask(None, method, {"x": 1}))
 
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
@@ -81,6 +81,28 @@ async def test_a_cancelled_request_is_withdrawn_and_its_late_answer_dropped() ->
     assert agent.got[1:] == [("$/cancel_request", {"requestId": 1})]
     agent.answers(response(1, "late"))
     assert len(agent.got) == 2
+
+
+@pytest.mark.parametrize("method", ["session/new", "session/fork", "session/load"])
+@pytest.mark.parametrize("late", ["now", "later", "left"])
+async def test_a_new_session_that_comes_when_its_request_was_cancelled_is_told_once(
+    method: str, late: str
+) -> None:
+    agent, answers, made = Agent(), list[Answer](), response(1, {"sessionId": "late"})
+    agent.requests.late = answers.append
+
+    def cancel(tasks: TaskGroup) -> None:
+        tasks.cancel_scope.cancel()
+        if late == "now":
+            agent.answers(made)
+
+    assert await agent.while_asked(cancel, method) == []
+    if late == "left":
+        agent.requests.give_up(GONE)
+        answers.clear()
+    if late != "now":
+        agent.answers(made)
+    assert answers == ([] if method == "session/load" else [Ok({"sessionId": "late"})])
 
 
 @pytest.mark.parametrize("answer", [response(1, 5), error(1, GONE)])

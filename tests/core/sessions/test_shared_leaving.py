@@ -6,7 +6,7 @@ import pytest
 
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.machine.states import State
-from acp_bridge.core.wire.jsonrpc import RpcError
+from acp_bridge.core.wire.jsonrpc import Ok, RpcError
 from tests.core.session.waiting import quiet
 from tests.core.sessions.agent import Agent, Gate, Json, Process, until
 from tests.core.sessions.bench import bench
@@ -167,3 +167,60 @@ async def test_a_fork_that_is_closed_before_it_was_begun_leaves_no_process(
             if not cancelled:
                 break
         assert not begun
+
+
+FORKS: Json = {"resume": {}, "close": {}, "fork": {}}
+
+
+@pytest.mark.hazard("P18.6")
+@pytest.mark.parametrize("method", ["session/new", "session/fork"])
+async def test_a_session_that_the_agent_makes_after_its_request_was_cancelled_is_closed(
+    tmp_path: Path, method: str
+) -> None:
+    async with world(tmp_path, Agent(able=FORKS)) as it:
+        first, _ = await two(it)
+        (process,) = it.agent.processes
+        it.agent.script[method] = {"sessionId": "late"}
+        makes = it.agent.stops_at(method)
+        request = it.editor.send(method, {**SETUP, "sessionId": first})
+        await until(lambda: makes.reached == 1)
+        it.editor.cancel_request(request)
+        assert (await it.editor.refusal(request)).code == -32800
+        assert process.params("session/close") == []
+        makes.open()
+        await until(lambda: process.params("session/close"))
+        assert process.params("session/close") == [{"sessionId": "late"}]
+        await it.says(first, "again")
+        assert it.agent.living == [process]
+
+
+async def test_a_fork_that_a_session_at_work_makes_after_it_was_cancelled_is_closed(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, Agent(able=FORKS)) as it:
+        first, _ = await two(it)
+        (process,) = it.agent.processes
+        turn, running = await at_work(it, first)
+        it.agent.script["session/fork"] = {"sessionId": "late"}
+        forks = it.agent.stops_at("session/fork")
+        request = it.editor.send("session/fork", {**SETUP, "sessionId": first})
+        await until(lambda: forks.reached == 1)
+        it.editor.cancel_request(request)
+        assert (await it.editor.refusal(request)).code == -32800
+        forks.open()
+        await until(lambda: process.params("session/close"))
+        assert process.params("session/close") == [{"sessionId": "late"}]
+        turn.open()
+        assert await it.editor.stop_reason(running) == "end_turn"
+
+
+@pytest.mark.parametrize("able", [FORKS, {}])
+async def test_no_late_session_is_closed_that_another_one_has_or_by_an_agent_that_closes_none(
+    tmp_path: Path, able: Json
+) -> None:
+    async with world(tmp_path, Agent(able=able)) as it:
+        first = await it.new()
+        process = process_of(it, first)
+        process.link.close_late(Ok({"sessionId": "late" if able == {} else at_agent(it, first)}))
+        process.link.close_late(Ok({}))
+        assert process.params("session/close") == []

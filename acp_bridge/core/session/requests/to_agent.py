@@ -127,12 +127,14 @@ class ToAgent:
         self._take(Asked(request, partial(self._answer, request), request.method, request.params))
 
     async def ask(self, request: ClientRequest) -> Any:
-        """Return the agent's result for a request of the client; raises RpcError.
+        """Return the agent's result for a request of the client for a fork; raises RpcError.
 
-        A caller that is cancelled gives the request up, and the agent is told so.
+        A caller that is cancelled gives the request up, and the agent is told so; a fork that is
+        made all the same is closed.
         """
         answers: list[Answer] = []
-        asked = Asked(request, answers.append, request.method, request.params)
+        tell, late = answers.append, Link.close_late
+        asked = Asked(request, tell, request.method, request.params, tell_late=late)
         return await self._result(asked, answers)
 
     async def ask_beside(
@@ -256,10 +258,10 @@ class ToAgent:
     def _settle(self, asked: Asked, answer: Answer) -> None:
         """Give the request its one answer; of a later one only note what the agent has set."""
         if asked.settled.is_set():
-            if not asked.beside:
-                self._take_late(asked.request, answer)
-            elif asked.tell_late and asked.link:
+            if asked.tell_late and asked.link:
                 asked.tell_late(asked.link, answer)
+            elif not asked.beside:
+                self._take_late(asked.request, answer)
             return
         asked.settled.set()
         for waiting in (self.deferred, self.passed):
