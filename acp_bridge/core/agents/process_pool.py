@@ -7,7 +7,8 @@
 - *At most one process waits without a session.* The next session gets it.
 - *A start has one claim at most.* A process that is started for the next session can be claimed by
   a session that comes meanwhile; nobody waits for a start that another session needs, unless the
-  two can share the process (invariant P11).
+  two can share the process (invariant P11). Such a session waits for one start at most, whatever
+  becomes of it. With a prompt it waits only if no session that needed the start earlier has one.
 - *An agent that does not let go* of a session when it closes it can't move one that had a prompt.
   Sessions that had none yet, which are *fresh*, can be made anew in another process. So in a
   process for one (`for_one`) all but one are fresh; they leave it at their first prompt.
@@ -19,11 +20,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 #: the most starts in a row whose process no session takes; then none is kept warm until one does.
 TRIES: Final = 3
@@ -37,11 +39,11 @@ class Place(Protocol):
     #: the agent has a request that opens the session, and has not answered it.
     opening: bool
 
-
-_Place = TypeVar("_Place", bound=Place)
-
     def is_about(self, session_id: object) -> bool:
         """Return True if the agent means this session, or what belongs to it, by the id."""
+
+
+_Place = TypeVar("_Place", bound=Place)
 
 
 def has_come(place: Place) -> bool:
@@ -256,25 +258,7 @@ class PooledProcess(Generic[_Place]):
         return has_come(place) and not (self.works or another_opens)
 
 
-class Start(Struct, Generic[_Place], eq=False):
-    """A start under way. It may spawn two processes: the first may want another version of ACP."""
-
-    #: it is for the next session; else for one that has asked for it.
-    for_next: bool
-    #: a session that came meanwhile gets the process.
-    claimed: bool = False
-    #: the agent did not start.
-    failed: bool = False
-    #: the process that has come of it; None if none has.
-    process: PooledProcess[_Place] | None = None
-
-    @property
-    def waits(self) -> bool:
-        """True if its process is to wait for whoever comes next."""
-        return self.for_next and not self.claimed
-
-
-class Need(Struct, Generic[_Place]):
+class Need(Struct, Generic[_Place], eq=False):
     """What is known of a session that needs a process."""
 
     #: how the agent's sessions may share a process.
@@ -287,8 +271,33 @@ class Need(Struct, Generic[_Place]):
     first: PooledProcess[_Place] | None = None
     #: the process that it has left, and that holds on to it: no other one can open it.
     back: PooledProcess[_Place] | None = None
-    #: it has waited for a start that failed, so it waits for no other session's again.
-    in_vain: bool = False
+    #: returns True if a prompt of the session waits for the process.
+    prompted: Callable[[], bool] = lambda: False
+    #: the start that it waits for, or has waited for.
+    start: Start[_Place] | None = None
+
+
+class Start(Struct, Generic[_Place], eq=False):
+    """A start under way. It may spawn two processes: the first may want another version of ACP."""
+
+    #: it is for the next session; else for one that has asked for it.
+    for_next: bool
+    #: what is known of the sessions that need it, in the order in which they came.
+    needs: list[Need[_Place]] = field(default_factory=list)
+    #: a session that came meanwhile gets the process.
+    claimed: bool = False
+    #: the process that waits, or is claimed; None if none has come.
+    process: PooledProcess[_Place] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """True if its process is to wait for whoever comes next."""
+        return self.for_next and not self.claimed
+
+    def suits(self, need: Need[_Place]) -> bool:
+        """Return False if the session has a prompt, and one that needed the start earlier, too."""
+        earlier = takewhile(lambda each: each is not need, self.needs)
+        return not (need.prompted() and any(each.prompted() for each in earlier))
 
 
 class Share(Struct, Generic[_Place], frozen=True):
@@ -374,8 +383,9 @@ class ProcessPool(Generic[_Place]):
         if (coming := self.coming) and not coming.claimed:
             return Wait(coming, claimed=True)
         waits = sharing is Sharing.RESTING or (sharing is Sharing.FRESH and need.fresh)
-        if waits and self._starts and not need.in_vain:
-            return Wait(self._starts[0], claimed=False)
+        for start in self._starts if waits else ():
+            if need.start in (None, start) and start.suits(need):
+                return Wait(start, claimed=False)
         return Begin()
 
     def _sharing(self, need: Need[_Place]) -> Sharing:
@@ -422,11 +432,27 @@ class ProcessPool(Generic[_Place]):
 
     # --- starts --------------------------------------------------------------------------------
 
-    def begin(self, *, for_next: bool) -> Start[_Place]:
-        """Note that a start has begun: for the next session, or for one that has asked for it."""
-        start: Start[_Place] = Start(for_next)
+    def begin(self, need: Need[_Place] | None = None) -> Start[_Place]:
+        """Note that a start has begun: for a session that needs it, or for the next one."""
+        start: Start[_Place] = Start(need is None, [need] if need else [])
         self._starts.append(start)
         return start
+
+    def begin_wait(self, need: Need[_Place], start: Start[_Place]) -> None:
+        """Note that a session waits for a start; it may do so already."""
+        if need.start is not start:
+            self.end_wait(need)
+            need.start = start
+            start.needs.append(need)
+
+    def end_wait(self, need: Need[_Place]) -> None:
+        """Note that a session waits for no start any more."""
+        if need.start:
+            need.start.needs = [each for each in need.start.needs if each is not need]
+
+    def under_way(self, start: Start[_Place]) -> bool:
+        """Return True while a start has not ended."""
+        return start in self._starts
 
     def end(self, start: Start[_Place]) -> None:
         """Note that a start has ended, well or not."""

@@ -183,6 +183,8 @@ class Effects(Struct, frozen=True):
             who.append(self.restart.say_not_ready)
         if moved and (self.restart.starting or now.state is State.STARTING):
             who.append(partial(self.restart.follow_start, context.settings.agent_name))
+        if now.waiting and not was.waiting:
+            who.append(self.processes.note_prompt)
         if now.provisional and now.waiting:
             who.append(self.provisional.follow)
         if (link := self.processes.get(now.epoch)) and link.works is not _works(after):

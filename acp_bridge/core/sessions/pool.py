@@ -14,8 +14,8 @@ process asks before it has a session goes to the client that started the bridge.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -114,8 +114,8 @@ class Pool:
         self._timeout = timeout
         self._limit = limit
         self._processes = source.processes
-        #: for each start under way, set at its end.
-        self._settled: dict[Start[OfSession], anyio.Event] = {}
+        #: set, and replaced, when those who wait for a start are to look again.
+        self._news = anyio.Event()
         #: the places made so far, for their names in the log.
         self._count = 0
         #: set when the process that waits is taken, or has ended.
@@ -139,8 +139,8 @@ class Pool:
         while (link := self.link) is None:
             if shared := self._processes.shared(Need(self._source.shares, fresh=True)):
                 return _link(shared)
-            if coming := self._processes.coming:
-                await self._settled[coming].wait()
+            if self._processes.coming:
+                await self._news.wait()
             elif started := await self._start_next():
                 return self.link or started  # it may be gone already: it is not tried for ever
         return link
@@ -163,14 +163,24 @@ class Pool:
         need.back = back.links if back else None
         return self._taken(self._now(self._step(need)), need)
 
-    async def take_coming(self, agent_session_id: str | None = None) -> Link | None:
+    async def take_coming(
+        self,
+        agent_session_id: str | None = None,
+        prompted: Callable[[], bool] = lambda: False,
+    ) -> Link | None:
         """Return a process as `take_ready` does, or wait for one that is being started.
 
-        None if the caller has to start one: nobody waits for a start that another session needs
-        and can't share (invariant P11).
+        None if the caller has to start one, `starting` it: nobody waits for a start that another
+        session needs and can't share (invariant P11). `prompted` returns True if a prompt of the
+        session waits.
         """
         need = self._need(agent_session_id)
+        need.prompted = prompted
         return self._taken(await self._soon(need), need)
+
+    def starting(self, prompted: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Let sessions wait for the process that the block starts for one; see `take_coming`."""
+        return self._started(self._processes.begin(Need(self._source.shares, prompted=prompted)))
 
     async def take(self) -> Link:
         """Return a process for a session, which the caller owns now; raises RpcError."""
@@ -204,7 +214,7 @@ class Pool:
             raise await another.why_not(exc, OPENS) from exc
 
     async def _take(self, need: Need[OfSession]) -> Link:
-        link = await self._soon(need) or await self._start(self._processes.begin(for_next=False))
+        link = await self._soon(need) or await self._start(self._processes.begin(need))
         self._taken(link, need)
         return link
 
@@ -248,18 +258,26 @@ class Pool:
 
     async def _soon(self, need: Need[OfSession]) -> Link | None:
         """Give a process that is ready, or that is being started; None if neither is there."""
-        while not isinstance(step := self._step(need), Begin):
-            match step:
-                case Wait(start, claimed=True):
-                    if process := await self._claimed(start):
-                        return _link(process)
-                case Wait(start):
-                    await self._settled[start].wait()
-                    need.in_vain |= start.failed
-                case _:
-                    if link := self._now(step):
-                        return link
-        return None
+        try:
+            while not isinstance(step := self._step(need), Begin):
+                match step:
+                    case Wait(start, claimed):
+                        self._processes.begin_wait(need, start)
+                        if not claimed:
+                            await self._news.wait()
+                        elif process := await self._claimed(start):
+                            return _link(process)
+                    case _:
+                        if link := self._now(step):
+                            return link
+            return None
+        finally:
+            self._processes.end_wait(need)
+
+    def look_again(self) -> None:
+        """Have those who wait for a start look again: one has ended, or a session has a prompt."""
+        self._news.set()
+        self._news = anyio.Event()
 
     async def _claimed(self, start: Start[OfSession]) -> PooledProcess[OfSession] | None:
         """Claim a start and wait for its process; None if it does not start.
@@ -268,7 +286,8 @@ class Pool:
         """
         start.claimed = True
         try:
-            await self._settled[start].wait()
+            while self._processes.under_way(start):
+                await self._news.wait()
         except BaseException:
             start.claimed = False
             if start.process:
@@ -411,26 +430,27 @@ class Pool:
 
     async def _start_next(self) -> Link | None:
         """Start a process and let it wait; return None if a session has claimed it meanwhile."""
-        start = self._processes.begin(for_next=True)
+        start = self._processes.begin()
         link = await self._start(start)
         return None if start.claimed else link
 
     async def _start(self, start: Start[OfSession]) -> Link:
         """Start a process. One for the next session waits then, unless a session has claimed it."""
-        settled = self._settled[start] = anyio.Event()
-        try:
+        with self._started(start):
             link = await self._start_in_either_version()
             start.process = link.connection.links
             if start.waits:
                 await self.give_back(link)  # if another was given back meanwhile, that one stays
             return link
-        except Exception:
-            start.failed = True
-            raise
+
+    @contextmanager
+    def _started(self, start: Start[OfSession]) -> Iterator[None]:
+        """End a start with the block, and tell those who wait for it."""
+        try:
+            yield
         finally:
             self._processes.end(start)
-            del self._settled[start]
-            settled.set()
+            self.look_again()
 
     async def _start_in_either_version(self) -> Link:
         try:

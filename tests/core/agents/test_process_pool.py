@@ -42,6 +42,8 @@ class Place:
 A, B, C, D = (Place(name) for name in "abcd")
 BY_NAME = dict(zip("abcd", (A, B, C, D), strict=True))
 Process = PooledProcess[Place]
+#: a session of which nothing is asked here but that a process is started for it
+NEEDED: Need[Place] = Need(shares=Sharing.NEVER)
 
 
 def of(sessions: str, works: str = "") -> Process:
@@ -244,10 +246,10 @@ def test_a_process_is_wanted_for_the_next_session_if_none_waits_or_comes_and_the
 ):
     pool: Pool = ProcessPool()
     assert pool.wants_one
-    start = pool.begin(for_next=True)
+    start = pool.begin()
     assert not pool.wants_one
     pool.end(start)
-    pool.begin(for_next=False)
+    pool.begin(NEEDED)
     assert pool.wants_one
     pool.add(waits := of("a"))
     pool.keep(waits)
@@ -266,10 +268,9 @@ def test_a_session_shares_a_process_or_gets_the_one_that_waits_or_that_is_starte
     pool: Pool = ProcessPool()
     need: Need[Place] = Need(shares=Sharing.RESTING)
     assert isinstance(pool.step(need), Begin)
-    own = pool.begin(for_next=False)
+    own = pool.begin(NEEDED)
     assert pool.step(need) == Wait(own, claimed=False)
-    assert pool.step(Need(shares=Sharing.RESTING, in_vain=True)) == Begin()
-    coming = pool.begin(for_next=True)
+    coming = pool.begin()
     assert pool.step(need) == Wait(coming, claimed=True)
     coming.claimed = True
     assert pool.step(need) == Wait(own, claimed=False)
@@ -285,12 +286,64 @@ def test_a_session_that_shares_no_process_never_waits_for_one_that_another_needs
     pool: Pool = ProcessPool()
     need: Need[Place] = Need(shares=Sharing.NEVER)
     pool.add(of("b"))
-    pool.begin(for_next=False)
+    pool.begin(NEEDED)
     assert isinstance(pool.step(need), Begin)
-    coming = pool.begin(for_next=True)
+    coming = pool.begin()
     assert pool.step(need) == Wait(coming, claimed=True)
     coming.claimed = True
     assert isinstance(pool.step(need), Begin)
+
+
+def asking(*, prompted: bool = False) -> Need[Place]:
+    """Return the need of a session that shares a process at rest."""
+    return Need(shares=Sharing.RESTING, prompted=lambda: prompted)
+
+
+@pytest.mark.hazard("P11.1")
+def test_a_session_waits_for_one_start_of_others_whatever_becomes_of_it() -> None:
+    pool: Pool = ProcessPool()
+    need, first, second = asking(), pool.begin(NEEDED), pool.begin(NEEDED)
+    for _ in range(2):
+        assert pool.step(need) == Wait(first, claimed=False)
+        pool.begin_wait(need, first)
+    assert pool.step(asking()) == Wait(first, claimed=False)
+    pool.end(first)
+    assert not pool.under_way(first)
+    assert pool.step(need) == Begin()
+    assert pool.step(asking()) == Wait(second, claimed=False)
+    pool.add(comes := of("a"))
+    assert pool.step(need) == Share(comes)
+
+
+@pytest.mark.hazard("P18.11")
+def test_with_a_prompt_a_session_waits_for_no_start_that_an_earlier_prompt_needs() -> None:
+    pool: Pool = ProcessPool()
+    start = pool.begin(asking())
+    rests, prompted, later = asking(), asking(prompted=True), asking(prompted=True)
+    for need in (rests, prompted):
+        assert pool.step(need) == Wait(start, claimed=False)
+        pool.begin_wait(need, start)
+    assert pool.step(later) == Begin()
+    assert pool.step(prompted) == Wait(start, claimed=False)
+    other = pool.begin(asking())
+    assert pool.step(later) == Wait(other, claimed=False)
+    pool.end(other)
+    pool.begin_wait(later, start)
+    pool.end_wait(prompted)
+    assert pool.step(later) == Wait(start, claimed=False)
+    rests.prompted = lambda: True
+    assert pool.step(later) == Begin()
+    assert pool.step(rests) == Wait(start, claimed=False)
+
+
+def test_a_session_that_claims_another_start_waits_for_the_first_no_more() -> None:
+    pool: Pool = ProcessPool()
+    need, first = asking(prompted=True), pool.begin(NEEDED)
+    pool.begin_wait(need, first)
+    coming = pool.begin()
+    assert pool.step(need) == Wait(coming, claimed=True)
+    pool.begin_wait(need, coming)
+    assert (first.needs, coming.needs) == ([NEEDED], [need])
 
 
 def test_a_light_process_that_waits_is_ended_if_a_complete_one_can_be_forked() -> None:
@@ -334,7 +387,7 @@ def test_what_an_agent_that_holds_on_has_closed_goes_back_and_only_fresh_session
     pool.add(left := prompted("b"))
     need: Need[Place] = Need(shares=Sharing.RESTING, agent_session_id="c")
     pool.holds_on = True
-    own = pool.begin(for_next=False)
+    own = pool.begin(NEEDED)
     assert isinstance(pool.step(need), Begin)
     pool.end(own)
     need.back = left
@@ -378,7 +431,7 @@ def test_a_session_that_had_a_prompt_shares_only_with_fresh_ones_and_they_are_to
 
 def test_who_needs_a_fresh_session_waits_for_a_start_and_who_had_prompts_does_not() -> None:
     pool: Pool = ProcessPool()
-    start = pool.begin(for_next=False)
+    start = pool.begin(NEEDED)
     fresh: Need[Place] = Need(shares=Sharing.FRESH, fresh=True)
     assert pool.step(fresh) == Wait(start, claimed=False)
     assert isinstance(pool.step(Need(shares=Sharing.FRESH)), Begin)

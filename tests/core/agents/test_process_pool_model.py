@@ -28,6 +28,9 @@ class Session:
         self.waits_for: Start[Place] | None = None
         self.claimed = False
         self.fresh = True
+        #: a prompt came while it had no process.
+        self.prompted = False
+        self.need: Need[Place] = Need(Sharing.NEVER)
 
 
 class Sessions(RuleBasedStateMachine):
@@ -72,6 +75,25 @@ class Sessions(RuleBasedStateMachine):
                 session.fresh = False
 
     @rule(n=st.integers(0, 9))
+    def is_prompted_meanwhile(self, n: int) -> None:
+        """A session gets a prompt while it waits for a start: all who wait look again."""
+        if waiting := [each for each in self.sessions if each.waits_for]:
+            waiting[n % len(waiting)].prompted = True
+            for session in waiting:
+                if session not in self.begun.values() and not session.claimed:
+                    session.waits_for = None
+                    self.looks(session)
+
+    @rule(n=st.integers(0, 9))
+    def gives_up(self, n: int) -> None:
+        """A session ends while it waits for a start of another one."""
+        waiting = [each for each in self.sessions if each.waits_for and not each.claimed]
+        waiting = [each for each in waiting if each not in self.begun.values()]
+        if waiting:
+            self.pool.end_wait(waiting[n % len(waiting)].need)
+            self.sessions.remove(waiting[n % len(waiting)])
+
+    @rule(n=st.integers(0, 9))
     def rests(self, n: int) -> None:
         if session := self.one(n):
             assert session.process
@@ -109,7 +131,7 @@ class Sessions(RuleBasedStateMachine):
     @rule()
     def is_warmed(self) -> None:
         if self.pool.wants_one:
-            self.starts.append(start := self.pool.begin(for_next=True))
+            self.starts.append(start := self.pool.begin())
             self.begun[id(start)] = None
 
     @rule(n=st.integers(0, 9), well=st.booleans())
@@ -137,7 +159,7 @@ class Sessions(RuleBasedStateMachine):
             elif session is mine:  # it is told that its process did not start
                 self.sessions.remove(session)
             else:
-                self.finds(session)
+                self.looks(session)
 
     @rule(n=st.integers(0, 9))
     def dies(self, n: int) -> None:
@@ -170,8 +192,24 @@ class Sessions(RuleBasedStateMachine):
                     self.finds(other)
 
     def finds(self, session: Session) -> None:
-        need: Need[Place] = Need(self.shares, session.fresh, session.place.agent_session_id)
-        match self.pool.step(need):
+        session.need = Need(self.shares, session.fresh, session.place.agent_session_id)
+        session.need.prompted = lambda: session.prompted
+        self.looks(session)
+
+    def looks(self, session: Session) -> None:
+        waited = session.need.start
+        match step := self.pool.step(session.need):
+            case Wait(start, claimed):
+                assert start in self.starts
+                assert claimed or waited in (None, start), "it waits for one of others"
+                assert not (claimed and start.claimed)
+                self.pool.begin_wait(session.need, start)
+                start.claimed |= claimed
+                session.claimed = claimed
+                session.waits_for = start
+                return
+        self.pool.end_wait(session.need)
+        match step:
             case Share(process, for_one):
                 assert self.shares is not Sharing.NEVER
                 process.for_one = for_one
@@ -185,15 +223,9 @@ class Sessions(RuleBasedStateMachine):
                     process.join(session.place)
                     process.leave(nobody)
                 self.is_there(session, process)
-            case Wait(start, claimed):
-                assert start in self.starts
-                assert not (claimed and start.claimed)
-                start.claimed |= claimed
-                session.claimed = claimed
-                session.waits_for = start
             case _:
                 assert self.pool.waiting is None
-                self.starts.append(start := self.pool.begin(for_next=False))
+                self.starts.append(start := self.pool.begin(session.need))
                 self.begun[id(start)] = session
                 session.waits_for = start
 
@@ -204,7 +236,7 @@ class Sessions(RuleBasedStateMachine):
 
     def is_there(self, session: Session, process: Process) -> None:
         """Note what the shell notes of a session that has come to a process."""
-        session.process = process
+        session.process, session.prompted = process, False
         told = () if session.fresh else process.note_prompted(session.place)
         self.tell(process, told)
         self.told[session.place] = process.occupied(session.place)
@@ -230,6 +262,13 @@ class Sessions(RuleBasedStateMachine):
                 assert self.told[session.place] == session.process.occupied(session.place)
 
     @invariant()
+    def no_prompt_waits_for_a_start_that_another_prompt_needs(self) -> None:
+        for start in self.starts:
+            assert sum(need.prompted() for need in start.needs) <= 1
+            waiting = [session.need for session in self.sessions if session.waits_for is start]
+            assert sorted(map(id, start.needs)) == sorted(map(id, waiting))
+
+    @invariant()
     def every_session_has_a_process_or_waits_for_a_start(self) -> None:
         for session in self.sessions:
             assert (session.process is None) != (session.waits_for is None)
@@ -239,4 +278,4 @@ class Sessions(RuleBasedStateMachine):
 
 SessionsTest = Sessions.TestCase
 SessionsTest.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-SessionsTest = pytest.mark.hazard("P18", "P18.2", "P18.3")(SessionsTest)
+SessionsTest = pytest.mark.hazard("P18", "P18.2", "P18.3", "P18.11")(SessionsTest)

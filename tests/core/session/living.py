@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,7 +83,15 @@ class PlayedPool:
         ready, self.ready = self.ready, None
         return ready
 
-    async def take_coming(self, agent_session_id: str | None) -> Link | None:
+    def starting(self, prompted: Callable[[], bool]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def look_again(self) -> None:
+        """No session waits for another one's start here."""
+
+    async def take_coming(
+        self, agent_session_id: str | None, prompted: Callable[[], bool]
+    ) -> Link | None:
         if self.warming is None:
             return None
         await self.warming.wait()

@@ -7,6 +7,7 @@ here from its start until it is released.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import anyio
@@ -19,7 +20,7 @@ from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import StartFailed
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.runtime import waits
-from acp_bridge.core.session.core import Core
+from acp_bridge.core.session.core import Core, SessionState
 from acp_bridge.core.wire.jsonrpc import RpcError
 
 
@@ -44,11 +45,20 @@ class ReadyProcesses(Protocol):
     def note_held(self) -> None:
         """Note that the agent holds on to a session that it has closed."""
 
-    async def take_coming(self, agent_session_id: str | None) -> Link | None:
+    async def take_coming(
+        self, agent_session_id: str | None, prompted: Callable[[], bool]
+    ) -> Link | None:
         """Return a process as `take_ready` does, or wait for one that is being started.
 
-        None if there is none that the session may have.
+        None if there is none that the session may have. `prompted` returns True if a prompt of the
+        session waits.
         """
+
+    def starting(self, prompted: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Let other sessions wait for the process that the block starts."""
+
+    def look_again(self) -> None:
+        """Have the sessions look again that wait for a process that is being started."""
 
 
 class _Member(Struct):
@@ -159,13 +169,14 @@ class AgentProcesses:
         return ev.Started(epoch)
 
     async def _come(self, member: _Member, epoch: int) -> ev.Event:
-        if coming := await self._pool.take_coming(self._agent_session_id()):
+        if coming := await self._pool.take_coming(self._agent_session_id(), self._prompted):
             return self._adopt(member, coming, epoch)
         return await self._started(member.link, epoch)
 
     async def _started(self, link: Link, epoch: int) -> ev.Event:
         try:
-            await link.start(self._source.tasks, lock_fd=self._lease)
+            with self._pool.starting(self._prompted):
+                await link.start(self._source.tasks, lock_fd=self._lease)
         except (StartFailed, RpcError) as exc:
             permanent = isinstance(exc, StartFailed) and exc.permanent
             return ev.StartFailed(epoch, permanent, await link.why_not(exc))
@@ -173,6 +184,13 @@ class AgentProcesses:
             errors.internal(exc, "an agent could not be started")
             return ev.StartFailed(epoch, False, "the system refused")
         return ev.Started(epoch)
+
+    def _prompted(self) -> bool:
+        return bool(self._core.now.waiting)
+
+    def note_prompt(self, before: SessionState, after: SessionState) -> None:
+        """Note that a prompt waits, and none did before."""
+        self._pool.look_again()
 
     def _add(self, link: Link, epoch: int) -> _Member:
         link.epoch = epoch
