@@ -14,16 +14,31 @@ from tests.core.sessions.world import SETUP, World, world
 
 
 async def loading(it: World, count: int) -> tuple[list[str], Gate]:
-    """Load sessions at once, none of which has a process; returns them, and the gate at which their
-    processes start.
+    """Load sessions, none of which has a process; returns them, and the gate at which processes
+    start. The first has begun a start, and no other has.
     """
     sessions = [await it.stored("begin") for _ in range(count)]
     await until(lambda: it.agent.living == [])
     starts = it.agent.stops_at("initialize")
-    for request in [load(it, session_id) for session_id in sessions]:
+    await it.editor.result(load(it, sessions[0]))  # its start is the one
+    await until(lambda: starts.reached == 1)
+    for request in [load(it, session_id) for session_id in sessions[1:]]:
         await it.editor.result(request)
-    await quiet()
+    await until(lambda: needing(it) == count)
     return sessions, starts
+
+
+def needing(it: World) -> int:
+    """Return how many sessions have begun a start, or wait for one."""
+    return sum(len(start.needs) for start in it.context.processes._starts)
+
+
+async def prompted(it: World, session_id: str) -> Any:
+    """Send a prompt that waits for a start; returns its id."""
+    prompt = it.editor.prompt(session_id, "now")
+    await until(lambda: it.sessions.live[session_id].now.waiting)
+    await quiet()
+    return prompt
 
 
 def load(it: World, session_id: str) -> Any:
@@ -56,7 +71,7 @@ async def test_sessions_that_are_loaded_at_once_wait_for_one_start(tmp_path: Pat
 async def test_a_new_session_waits_for_the_start_of_one_that_is_loaded(tmp_path: Path) -> None:
     async with loads(tmp_path, 1) as (it, _, starts):
         new = it.editor.send("session/new", SETUP)
-        await quiet()
+        await until(lambda: needing(it) == 2)
         starts.open()
         await it.editor.result(new)
         assert len(it.agent.living) == 1
@@ -67,8 +82,7 @@ async def test_a_prompt_waits_for_the_start_of_another_session_that_has_none(
     tmp_path: Path,
 ) -> None:
     async with loads(tmp_path, 3) as (it, sessions, starts):
-        prompt = it.editor.prompt(sessions[1], "meanwhile")
-        await quiet()
+        prompt = await prompted(it, sessions[1])
         starts.open()
         assert await it.editor.stop_reason(prompt) == "end_turn"
         assert len(it.agent.living) == 1
@@ -97,9 +111,9 @@ async def test_a_prompt_whose_process_starts_is_followed_by_a_load_that_waits(
     async with world(tmp_path) as it:
         other = await it.stored("begin")
         (session_id,), starts = await loading(it, 1)
-        prompt = it.editor.prompt(session_id, "now")
+        prompt = await prompted(it, session_id)
         await it.editor.result(load(it, other))
-        await quiet()
+        await until(lambda: needing(it) == 2)
         assert starts.reached == 1
         also = it.editor.prompt(other, "now, too")
         await until(lambda: starts.reached == 2)
@@ -138,8 +152,7 @@ async def test_a_session_that_is_closed_while_it_waits_for_a_start_has_nothing_o
     async with loads(tmp_path, 3) as (it, sessions, starts):
         assert await it.editor.ask("session/close", {"sessionId": sessions[1]}) == {}
         assert await it.is_free(sessions[1])
-        prompt = it.editor.prompt(sessions[2], "now")
-        await quiet()
+        prompt = await prompted(it, sessions[2])
         starts.open()
         assert await it.editor.stop_reason(prompt) == "end_turn"
         (process,) = it.agent.living

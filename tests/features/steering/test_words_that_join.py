@@ -11,8 +11,10 @@ import pytest
 
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.journal import PromptState, file
+from acp_bridge.core.settings import Delivery
 from acp_bridge.core.wire.jsonrpc import RpcError
 from tests.core.bridge.test_questions import OPTIONS, PERMISSION, chosen
+from tests.core.session.test_from_agent import USAGE
 from tests.core.sessions.agent import Agent, Gate, Json, Process, until
 from tests.core.sessions.bench import Bench, bench
 from tests.core.sessions.editor import Editor
@@ -82,8 +84,7 @@ class Running:
         await self.it.editor.handled()
 
     def first_id(self) -> Any:
-        """The id of the first prompt, as the agent knows it."""
-        received = self.process.received
+        received = self.process.received  # the prompt's id, as the agent knows it
         return next(m["id"] for m in received if m.get("method") == "session/prompt")
 
     def left_over(self) -> list[str]:
@@ -319,8 +320,7 @@ async def test_words_after_which_the_turn_showed_nothing_are_left_over_and_not_s
     async with running(tmp_path) as here:
         asked, method = here.steers("lost"), here.asks_to_steer("lost too")
         assert (await here.it.editor.result(method))["outcome"] == "injected"
-        usage = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
-        here.process.shows(here.process.agent_session_id, usage)  # no word of the turn
+        here.process.shows(here.process.agent_session_id, USAGE)
         here.process.says({"id": here.first_id(), "result": {"stopReason": "end_turn"}})
         refusal = await here.it.editor.refusal(asked)
         assert "perhaps not read" in refusal.message
@@ -595,8 +595,6 @@ async def test_a_prompt_that_waits_can_be_sent_into_the_turn_by_its_number(tmp_p
 
 @pytest.mark.hazard("Q15")
 async def test_with_the_setting_every_prompt_during_a_turn_steers(tmp_path: Path) -> None:
-    from acp_bridge.core.settings import Delivery
-
     async with running(tmp_path, delivery=Delivery.STEER) as here:
         here.it.editor.prompt(here.id, "also")
         await until(lambda: here.steered == ["also"])
