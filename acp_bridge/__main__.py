@@ -34,7 +34,7 @@ def main() -> int:
 
         gc.set_threshold(COLLECT_AFTER)
         if not command:
-            gc.disable()  # until all is imported that serves (`stdio.settled`)
+            gc.disable()  # until all is imported that serves (`stdio.loaded`)
         # Every command can speak to a bridge; what is forked here is private, too (invariant P17).
         from acp_bridge.core.agents import guard
 

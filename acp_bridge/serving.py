@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.core import keys
+from acp_bridge.core.agents.birth import Newborn
 from acp_bridge.core.agents.connection import AgentCommand
 from acp_bridge.core.agents.deadline import Deadline
 from acp_bridge.core.agents.parent import AgentParent, can_fork
@@ -66,14 +67,15 @@ async def serve(
     stdout: int,
     on_end: Callable[[], None] | None = None,
     waiter: Waiter | None = None,
+    early: Sequence[Newborn] = (),
 ) -> None:
     """Run a bridge for the client on these descriptors until it is gone; they are owned here.
 
     `on_end` is called when the end begins, which takes `waits.ENDED` at most but for agents that
     can't be killed: those are waited for. With a `waiter` the bridge goes on without the client as
-    `settings.keep` says.
+    `settings.keep` says. `early`: processes of the agent that were started already.
     """
-    async with _bridge(settings, on_end, waiter) as (bridge, _, received):
+    async with _bridge(settings, on_end, waiter, early=early) as (bridge, _, received):
         await bridge.serve(Reader(stdin), Writer(stdout), received)
 
 
@@ -103,6 +105,7 @@ async def _bridge(
     on_end: Callable[[], None] | None,
     waiter: Waiter | None = None,
     address: str | None = None,
+    early: Sequence[Newborn] = (),
 ) -> AsyncIterator[tuple[Bridge, TaskGroup, int]]:
     """Give a bridge that listens, its task group, and the descriptor to read signals from."""
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
@@ -122,11 +125,12 @@ async def _bridge(
                 keys_file = settings.home / keys.FILE
                 parent = AgentParent(settings.parent, settings.folder, keys_file)
                 tasks.start_soon(parent.run)
-            command = _command(settings, standing, parent, trace, deadline)
+            command = _command(settings, standing, parent, trace, deadline, early)
             context = SessionContext(settings, journal, tasks, command, plugins=PLUGINS)
             _notify(context)
             bridge = _listening(context, on_end, waiter)
             yield bridge, tasks, received
+            await command.end_early()
             tasks.cancel_scope.cancel()
 
 
@@ -136,6 +140,7 @@ def _command(
     parent: AgentParent | None,
     trace: Trace | None,
     deadline: Deadline | None,
+    early: Sequence[Newborn],
 ) -> AgentCommand:
     spoken = SpokenVersion(AgentProtocol.V1 if settings.ours else settings.agent_protocol)
     return AgentCommand(
@@ -151,6 +156,7 @@ def _command(
         ours=settings.ours,
         ends=Ends(trace, client_of_version_2, agent_of_version_2),
         deadline=deadline,
+        early=list(early),
     )
 
 

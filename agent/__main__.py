@@ -126,7 +126,7 @@ def run(model: str | None, home: str | None, *, light: bool = False) -> int:
         sys.stdout = sys.stderr = text_stream(2)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        from acp_bridge.core.wire.stdio import claim_stdio
+        from acp_bridge.core.wire.claim import claim_stdio
 
         prepared = prepare(model, home)
         prepared.secrets.guard_logs()

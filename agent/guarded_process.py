@@ -27,7 +27,7 @@ import anyio
 from anyio import to_thread
 
 from acp_bridge.core.agents import guard
-from acp_bridge.core.agents.birth import GuardReports
+from acp_bridge.core.agents.guard_reports import GuardReports
 from acp_bridge.core.agents.orphans import ORPHANS
 
 #: seconds for the guard to execute the command

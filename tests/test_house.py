@@ -268,7 +268,7 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
 
 
 def test_the_agent_imports_of_the_front_only_what_both_need() -> None:
-    parts = ("guard", "birth", "orphans")  # its streams and reports; what it leaves
+    parts = ("guard", "guard_reports", "birth", "orphans")  # its streams and reports; what it leaves
     guard = tuple(f"acp_bridge.core.agents.{part}." for part in parts)
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):
@@ -459,9 +459,9 @@ def test_html_is_made_of_texts_by_the_builder_and_by_the_reader_of_markdown_alon
     assert made == {"acp_bridge.terminal.view.element", "acp_bridge.terminal.view.markup"}
 
 
-@pytest.mark.process
-def test_the_serve_path_loads_nothing_heavy() -> None:
-    code = "import sys, acp_bridge.__main__, acp_bridge.serving; print(*sys.modules)"
+def loaded_by(*names: str) -> list[str]:
+    """The modules that an interpreter has when it has imported these."""
+    code = f"import sys, {', '.join(names)}; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -470,7 +470,25 @@ def test_the_serve_path_loads_nothing_heavy() -> None:
         timeout=30,
         check=True,
     )
-    loaded = run.stdout.split()
+    return run.stdout.split()
+
+
+@pytest.mark.process
+def test_before_the_agent_is_started_little_is_loaded() -> None:
+    """What is loaded after it costs nothing that is felt: the agent starts meanwhile."""
+    room = "acp_bridge.core"
+    loaded = loaded_by(
+        *("acp_bridge.__main__", "acp_bridge.terminal.cli"),
+        *(f"{room}.agents.birth", f"{room}.wire.claim", f"{room}.runtime.open_files"),
+    )
+    assert f"{room}.settings" in loaded
+    later = {"anyio", "asyncio", "dataclasses", "hashlib", "msgspec", "pydantic_core", "sqlite3"}
+    assert not {name.partition(".")[0] for name in loaded} & later
+
+
+@pytest.mark.process
+def test_the_serve_path_loads_nothing_heavy() -> None:
+    loaded = loaded_by("acp_bridge.__main__", "acp_bridge.serving")
     assert "acp_bridge.core.agents.link" in loaded
     assert not {name.partition(".")[0] for name in loaded} & HEAVY
     assert not {name for name in loaded if name.startswith((*COMMANDS, *ON_USE))}

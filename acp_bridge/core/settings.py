@@ -1,12 +1,11 @@
-"""The settings of one bridge: what the user chose, and bounds that tests may shorten."""
+"""The settings of one bridge: what the user chose, and bounds that tests may shorten.
 
-from __future__ import annotations
+Annotations are evaluated here: Python would compile those of a NamedTuple one by one.
+"""
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 from acp_bridge.core.runtime import waits
 
@@ -46,7 +45,7 @@ class AgentProtocol(StrEnum):
     V2 = "2"
 
 
-class Money(Struct, frozen=True):
+class Money(NamedTuple):
     """An amount in one currency."""
 
     amount: float
@@ -54,7 +53,7 @@ class Money(Struct, frozen=True):
     currency: str
 
 
-class DatabaseUrl(Struct, frozen=True):
+class DatabaseUrl(NamedTuple):
     """One database, and how it is reached; `postgres/url.py` reads it from a URL."""
 
     #: what libpq is given: words of the form name='value', without a password.
@@ -64,7 +63,7 @@ class DatabaseUrl(Struct, frozen=True):
     folder: str
 
 
-class Settings(Struct, frozen=True):
+class Settings(NamedTuple):
     """How one bridge behaves; times in seconds."""
 
     #: the agent's command, and the name under which its sessions are kept.

@@ -60,7 +60,7 @@ def main() -> int:
     take_keys()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        from acp_bridge.core.wire.stdio import claim_stdio
+        from acp_bridge.core.wire.claim import claim_stdio
         from agent.openhands.settings import read_server_settings
         from agent.secrets import Secrets
 

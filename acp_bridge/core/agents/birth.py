@@ -1,7 +1,8 @@
 """How a guard is started: by a command line, or forked by a parent that has loaded the agent.
 
 Either way the guard is the same program, what is started is a `StartedGuard`, and it reports over
-its control socket.
+its control socket. A `Newborn` holds both until somebody watches the guard (`process.Tree`). So the
+first agent can be started before the bridge has an event loop: nothing here imports one.
 
 Each pipe can be opened in /proc by any process of the same user: a tool would answer what its agent
 has asked, an agent would read what another one is told, or say in a hook's place that it may
@@ -13,25 +14,19 @@ stdin and stdout. The stderr decides nothing, and stays a pipe, which scripts ma
 from __future__ import annotations
 
 import os
-import select
-import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final, Protocol
-
-import anyio
 
 from acp_bridge.core.agents import guard
 from acp_bridge.core.agents.environment import HANDED_ON
 from acp_bridge.core.agents.handed_keys import handed_keys
-from acp_bridge.core.runtime.threads import NoThread, in_thread
+from acp_bridge.core.agents.orphans import ORPHANS
 
 #: seconds between two looks at a process.
 _LOOK: Final = 0.05
-#: seconds after which a guard that has not reported the start is continued, in case it was stopped.
-_CONTINUE: Final = 0.5
 
 
 class StartedGuard(Protocol):
@@ -87,6 +82,61 @@ def standard_streams() -> tuple[list[int], list[int]]:
             stderr, its_stderr = os.pipe()
             ours = [stdin.detach(), stdout.detach(), stderr]
             return ours, [its_stdin.detach(), its_stdout.detach(), its_stderr]
+
+
+class Newborn:
+    """A guard with its control socket and its agent's streams, from before the start on."""
+
+    def __init__(self) -> None:
+        """Make the socket; raises OSError."""
+        #: the bridge's end of the socket; it does not block.
+        self.control, self.guard_end = socket.socketpair()
+        self.control.setblocking(False)
+        #: None before the start.
+        self.guard: StartedGuard | None = None
+        #: the bridge's ends of the agent's streams, which don't block; empty without an agent's.
+        self.streams: list[int] = []
+
+    def start(self, birth: Birth, streams: Sequence[int]) -> None:
+        """Start the guard with these standard streams; may run in a thread.
+
+        Raises what `birth.start` raises.
+        """
+        control = self.guard_end.fileno()
+        try:
+            self.guard = ORPHANS.start_guard(lambda: birth.start(control, streams))
+        finally:
+            self.guard_end.close()
+
+    def start_agent(self, birth: Birth) -> None:
+        """Do as `start` does with streams that are made here."""
+        self.streams, its = standard_streams()
+        try:
+            for fd in self.streams:
+                os.set_blocking(fd, False)
+            self.start(birth, its)
+        finally:
+            for fd in its:
+                os.close(fd)
+
+
+def born_early(command: Sequence[str], open_files: int | None, folder: str | None) -> list[Newborn]:
+    """Start an agent that is watched later; empty if it can't be started, which is told then.
+
+    The parameters are those of `AgentProcess.start`, which takes it over.
+    """
+    try:
+        newborn = Newborn()
+    except OSError:
+        return []
+    try:
+        newborn.start_agent(ByCommand(command, open_files, folder_to_start_in(folder)))
+    except (OSError, ValueError):
+        newborn.control.close()
+        for fd in newborn.streams:
+            os.close(fd)
+        return []
+    return [newborn]
 
 
 class ByCommand:
@@ -152,6 +202,10 @@ class ChildGuard:
 
     async def wait(self) -> None:
         """Wait for the guard's end, in a thread, or by polling if there is no room for one."""
+        import anyio
+
+        from acp_bridge.core.runtime.threads import NoThread, in_thread
+
         try:
             await in_thread(self._process.wait, abandon_on_cancel=True)
         except NoThread:
@@ -160,79 +214,3 @@ class ChildGuard:
 
     def close(self) -> None:
         """Do nothing: the guard has no descriptor here."""
-
-
-class ForkedGuard:
-    """A guard that is a child of the parent, and of this process once the parent has ended."""
-
-    def __init__(self, pid: int, pidfd: int) -> None:
-        """`pidfd` refers to the guard; `close` closes it."""
-        self.pid = pid
-        self._pidfd = pidfd
-
-    def send_signal(self, number: int) -> None:
-        """Send the guard a signal; the kernel sends none to a process that has ended."""
-        if self._pidfd >= 0:
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._pidfd, number)
-
-    def is_alive(self) -> bool:
-        """Return False once the guard has ended, collected or not."""
-        if self._pidfd < 0:
-            return False
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return not poll.poll(0)
-
-    async def wait(self) -> None:
-        """Wait for the guard's end, and collect it if it has become a child of this process."""
-        if self._pidfd >= 0:
-            await anyio.wait_readable(self._pidfd)
-            self._collect()
-
-    def _collect(self) -> None:
-        with suppress(ChildProcessError):
-            os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
-
-    def close(self) -> None:
-        """Close the pidfd."""
-        pidfd, self._pidfd = self._pidfd, -1
-        if pidfd >= 0:
-            anyio.notify_closing(pidfd)
-            os.close(pidfd)
-
-
-class GuardReports:
-    """Reads the reports of one guard, for one task at a time. The socket stays the caller's."""
-
-    def __init__(self, control: socket.socket) -> None:
-        """`control` does not block."""
-        self._control = control
-        self._received = b""
-
-    async def first(self, send_signal: Callable[[int], object]) -> list[str] | None:
-        """Return the guard's first report, as `next` does; the caller bounds the wait.
-
-        The agent may stop its guard at once, before the guard has reported the start. So the guard
-        is continued with `send_signal` as long as it is silent.
-        """
-        while True:
-            with anyio.move_on_after(_CONTINUE):
-                return await self.next()
-            send_signal(signal.SIGCONT)
-
-    async def next(self) -> list[str] | None:
-        """Wait for the guard's next report and return its words, None once the guard has ended."""
-        while b"\n" not in self._received:
-            try:
-                data = self._control.recv(4096)
-            except BlockingIOError:
-                await anyio.wait_readable(self._control)
-                continue
-            except OSError:
-                return None
-            if not data:
-                return None
-            self._received += data
-        line, _, self._received = self._received.partition(b"\n")
-        return line.decode().split()

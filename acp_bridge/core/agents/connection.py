@@ -23,6 +23,7 @@ from msgspec import Struct, field
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents import agent_params
+from acp_bridge.core.agents.birth import Newborn
 from acp_bridge.core.agents.deadline import Deadline
 from acp_bridge.core.agents.descendants import bytes_moved
 from acp_bridge.core.agents.failed_start import FETCH, FETCHES, OPENS, Attempt, NotReady, fetches
@@ -128,6 +129,8 @@ class AgentCommand(Struct, frozen=True):
     ends: Ends = field(default_factory=Ends)
     #: the deadline that the guards of all processes and hooks follow; None: there is none.
     deadline: Deadline | None = None
+    #: processes that were started already, each for one start that begins without a lock.
+    early: list[Newborn] = field(default_factory=list)
 
     def attempt(self) -> Attempt:
         """Return what takes note of one start."""
@@ -153,7 +156,14 @@ class AgentCommand(Struct, frozen=True):
             lock_fd=lock_fd,
             on_stderr=on_stderr,
             deadline=self.deadline,
+            newborn=self.early.pop() if self.early and lock_fd is None else None,
         )
+
+    async def end_early(self) -> None:
+        """Kill the processes that no start has taken."""
+        while self.early:
+            event("agent.unwanted", agent=self.name)
+            await AgentProcess(None, newborn=self.early.pop()).discard()
 
 
 def can_share(capabilities: object) -> bool:

@@ -1,9 +1,7 @@
 """Tells which sessions are an agent's, by its name or by the name that it gives itself."""
 
 import re
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 #: a version at the end of a name, or before its suffix: `agent-1.2.3`, `agent_v0.16.0-beta.1.jar`.
 _VERSION: Final = re.compile(
@@ -27,7 +25,7 @@ def file_without_version(name: str) -> str:
     return _VERSION.sub("", name) or name
 
 
-class AgentIdentity(Struct, frozen=True):
+class AgentIdentity(NamedTuple):
     """The names by which the sessions of this bridge's agent are known."""
 
     name: str

@@ -35,7 +35,7 @@ from typing import Final
 
 import anyio
 
-from acp_bridge.core.agents.birth import ForkedGuard, NoParent, StartedGuard, folder_to_start_in
+from acp_bridge.core.agents.birth import NoParent, StartedGuard, folder_to_start_in
 from acp_bridge.core.agents.environment import HANDED_ON
 from acp_bridge.core.agents.handed_keys import handed_keys
 from acp_bridge.core.agents.orphans import ORPHANS
@@ -398,6 +398,46 @@ class ParentProcess:
         if not fds:
             raise ValueError("no guard was forked")
         return ForkedGuard(int(answer), fds[0])
+
+
+class ForkedGuard:
+    """A guard that is a child of the parent, and of this process once the parent has ended."""
+
+    def __init__(self, pid: int, pidfd: int) -> None:
+        """`pidfd` refers to the guard; `close` closes it."""
+        self.pid = pid
+        self._pidfd = pidfd
+
+    def send_signal(self, number: int) -> None:
+        """Send the guard a signal; the kernel sends none to a process that has ended."""
+        if self._pidfd >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def is_alive(self) -> bool:
+        """Return False once the guard has ended, collected or not."""
+        if self._pidfd < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return not poll.poll(0)
+
+    async def wait(self) -> None:
+        """Wait for the guard's end, and collect it if it has become a child of this process."""
+        if self._pidfd >= 0:
+            await anyio.wait_readable(self._pidfd)
+            self._collect()
+
+    def _collect(self) -> None:
+        with suppress(ChildProcessError):
+            os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
+
+    def close(self) -> None:
+        """Close the pidfd."""
+        pidfd, self._pidfd = self._pidfd, -1
+        if pidfd >= 0:
+            anyio.notify_closing(pidfd)
+            os.close(pidfd)
 
 
 class ByParent:

@@ -40,13 +40,13 @@ from acp_bridge.core.agents import guard
 from acp_bridge.core.agents.birth import (
     Birth,
     ByCommand,
-    GuardReports,
+    Newborn,
     NoParent,
     StartedGuard,
     folder_to_start_in,
-    standard_streams,
 )
 from acp_bridge.core.agents.deadline import Deadline
+from acp_bridge.core.agents.guard_reports import GuardReports
 from acp_bridge.core.agents.orphans import ORPHANS
 from acp_bridge.core.agents.parent import AgentParent, ByParent
 from acp_bridge.core.agents.stderr import LineForwarder
@@ -157,10 +157,13 @@ def _is_replaced() -> bool:
 
 
 class Tree:
-    """One agent with all its descendants, and its guard; `spawn` starts both."""
+    """One agent with all its descendants, and its guard; `newborn` starts both."""
 
-    def __init__(self, deadline: Deadline | None = None) -> None:
-        """Prepare a tree, whose guard is to follow the deadline from its start on."""
+    def __init__(self, deadline: Deadline | None = None, newborn: Newborn | None = None) -> None:
+        """Prepare a tree, whose guard is to follow the deadline from its start on.
+
+        `newborn`: a guard that was started already; its tree is this one from now on.
+        """
         self.pid = 0
         #: how the main process has ended, once `exited` is set.
         self.exit = Exit(None, signal.SIGKILL)  # until the guard says otherwise
@@ -169,12 +172,11 @@ class Tree:
         self.ended = anyio.Event()
         #: no process of the tree is left, and the guard has let go of its locks.
         self.is_dead = False
-        self._control, self._guard_end = socket.socketpair()
-        self._control.setblocking(False)
+        self.newborn = newborn or Newborn()
+        self._control = self.newborn.control
         self._deadline = deadline
         if deadline:
             deadline.join(self._control)
-        self._guard: StartedGuard | None = None
         self._reports = GuardReports(self._control)
         self._reported_dead = False
         #: one for each lock that the guard is to let go of, set when it has.
@@ -183,17 +185,6 @@ class Tree:
         self._hangs = False
 
     # --- birth ---------------------------------------------------------------------------------
-
-    def spawn(self, birth: Birth, streams: Sequence[int]) -> None:
-        """Start the guard, with the agent's standard streams; runs in a thread.
-
-        Raises what `birth.start` raises.
-        """
-        control = self._guard_end.fileno()
-        try:
-            self._guard = ORPHANS.start_guard(lambda: birth.start(control, streams))
-        finally:
-            self._guard_end.close()
 
     async def wait_started(self, command: str) -> None:
         """Wait until the guard reports the start of the agent; `command` is named in errors.
@@ -208,6 +199,11 @@ class Tree:
                 raise StartFailed.by_exec(int(number), command)
             case _:
                 raise Replaced if _is_replaced() else GuardDied
+
+    @property
+    def _guard(self) -> StartedGuard | None:
+        """The guard, once it is started."""
+        return self.newborn.guard
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -272,7 +268,7 @@ class Tree:
 
     async def finish(self) -> None:
         """Kill the tree, follow it to its end, and close all; shielded and bounded."""
-        self._guard_end.close()
+        self.newborn.guard_end.close()
         try:
             with anyio.move_on_after(waits.KILL, shield=True):
                 self.send(guard.KILL)
@@ -356,7 +352,10 @@ class AgentProcess:
     """A running agent, its guard, and the bridge's ends of its pipes; made by `start`."""
 
     def __init__(
-        self, on_stderr: Callable[[str], None] | None, deadline: Deadline | None = None
+        self,
+        on_stderr: Callable[[str], None] | None,
+        deadline: Deadline | None = None,
+        newborn: Newborn | None = None,
     ) -> None:
         #: The ends for the agent's stdin and stdout. They don't block and are closed by `close`
         #: (anyio's waiters get ClosedResourceError) and -1 from then on. A caller that keeps
@@ -367,7 +366,8 @@ class AgentProcess:
         self._stderr = LineForwarder(on_stderr or (lambda line: None))
         #: the agent has no model library, and is to be replaced before its first prompt.
         self.light = False
-        self._tree = Tree(deadline)
+        self._tree = Tree(deadline, newborn)
+        self._take_streams()
         self._closing, self._stderr_read = anyio.Event(), anyio.Event()
         self._finished = anyio.Event()
 
@@ -384,6 +384,7 @@ class AgentProcess:
         lock_fd: int | None = None,
         on_stderr: Callable[[str], None] | None = None,
         deadline: Deadline | None = None,
+        newborn: Newborn | None = None,
     ) -> Self:
         """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.
 
@@ -392,10 +393,15 @@ class AgentProcess:
         by the guard from before the agent starts. `open_files` is the agent's soft limit; without
         it, that of this process. It starts in `folder`, or where this process is if there is none.
         `on_stderr` gets the agent's stderr, by lines cut at 8 KiB. The guard follows `deadline`.
-        The process is watched in `task_group`.
+        The process is watched in `task_group`. `newborn` was started by the command already
+        (`birth.born_early`), and is taken over.
 
         Raises StartFailed. When it fails or is cancelled, nothing is left behind.
         """
+        if newborn is not None:
+            process = cls(on_stderr, deadline, newborn)
+            await process._begin(task_group, None, command[0], lock_fd)
+            return process
         if parent is not None:
             async with parent.start_of_agent(patient=patient) as can_fork:
                 for _ in range(_FORKS if can_fork else 0):
@@ -413,14 +419,18 @@ class AgentProcess:
         return process
 
     async def _begin(
-        self, task_group: TaskGroup, birth: Birth, program: str, lock_fd: int | None
+        self, task_group: TaskGroup, birth: Birth | None, program: str, lock_fd: int | None
     ) -> None:
-        """Start the guard and the agent; raises StartFailed, NoParent, and leaves nothing then."""
+        """Start the guard and the agent, without a `birth` those that were started already.
+
+        Raises StartFailed, NoParent, and leaves nothing then.
+        """
         try:
             if lock_fd is not None:
                 self.hold_lock(lock_fd)
             with anyio.fail_after(waits.SPAWN):
-                await in_thread(self._spawn, birth)
+                if birth is not None:
+                    await in_thread(self._spawn, birth)
                 await self._tree.wait_started(program)
             task_group.start_soon(self._watch)
         except TimeoutError:
@@ -509,6 +519,10 @@ class AgentProcess:
             with anyio.CancelScope(shield=True):  # `_finish` is bounded
                 await self._finished.wait()
 
+    async def discard(self) -> None:
+        """Kill the tree of a newborn that nobody has begun to watch, and close all; bounded."""
+        await self._finish()
+
     async def _watch(self) -> None:
         """Follow the process until `close`, and leave nothing behind."""
         try:
@@ -537,21 +551,20 @@ class AgentProcess:
             self._finished.set()
 
     def _spawn(self, birth: Birth) -> None:
-        """Start the guard; runs in a thread. What it opens is stored at once, for `_finish`."""
-        agent_ends: list[int] = []
+        """Start the guard; runs in a thread. What it opens is stored in any case, for `_finish`."""
         try:
-            ours, agent_ends = standard_streams()
-            for name, fd in zip(_PIPES, ours, strict=True):
-                setattr(self, name, fd)
-                os.set_blocking(fd, False)
-            self._tree.spawn(birth, agent_ends)
+            self._tree.newborn.start_agent(birth)
         except ValueError:  # a NUL
             raise StartFailed("the command is not valid", permanent=True) from None
         except OSError:
             raise StartFailed(NO_ROOM, permanent=False) from None
         finally:
-            for fd in agent_ends:
-                os.close(fd)
+            self._take_streams()
+
+    def _take_streams(self) -> None:
+        """Own the bridge's ends of the streams, if there are any yet."""
+        for name, fd in zip(_PIPES, self._tree.newborn.streams, strict=False):
+            setattr(self, name, fd)
 
     def _close_fd(self, name: str) -> None:
         fd: int = getattr(self, name)

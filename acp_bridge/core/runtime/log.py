@@ -15,6 +15,7 @@ import re
 import stat
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,24 +24,21 @@ from acp_bridge.core.wire.lossy import LossyWriter
 logger = logging.getLogger("acp_bridge")
 
 #: Patterns of secrets. The first group, if any, is text to keep. Quotes may be escaped, as in JSON.
-_SECRETS: Final = tuple(
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        r"()-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
-        r".*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
-        r"(authorization\\*+[\"']?\s*+[:=]\s*+\\*+[\"']?)(?:[A-Za-z]+ +)?[A-Za-z0-9_\-./+=~]{4,}",
-        r"((?:api[-_]?key|token|secret(?:[-_]access[-_]key)?|passw(?:or)?d|passphrase|authorization|bearer"
-        r"|(?:account|access)[-_]?key)"
-        r"\\*+[\"']?\s*+[:=]?\s*+\\*+[\"']?)[A-Za-z0-9_\-./+=]{8,}",
-        r"(://[^/@:\s]*:)[^/@\s]+(?=@)",
-        r"(://)[^/@:\s]{20,}(?=@)",
-        r"(https://(?:hooks\.slack\.com|(?:\w+\.)?discord(?:app)?\.com/api/webhooks"
-        r"|[\w.-]+\.webhook\.office\.com|hooks\.zapier\.com)/)[^\s\"'<>\\]+",
-        r"()\b(?:acpb_|sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|AIza)[A-Za-z0-9_\-]{8,}",
-        r"()\b(?:[sr]k_(?:live|test)_|gsk_|hf_|npm_|pplx-|r8_|tk_|xai-|dckr_pat_|lin_api_|shpat_"
-        r"|dop_v1_|sbp_|ASIA)[A-Za-z0-9]{16,}",
-        r"()(?<![\w\-])eyJ[\w\-]{8,}\.eyJ[\w\-]{8,}(?:\.[\w\-]*)?",
-    )
+_SECRETS: Final = (
+    r"()-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
+    r".*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    r"(authorization\\*+[\"']?\s*+[:=]\s*+\\*+[\"']?)(?:[A-Za-z]+ +)?[A-Za-z0-9_\-./+=~]{4,}",
+    r"((?:api[-_]?key|token|secret(?:[-_]access[-_]key)?|passw(?:or)?d|passphrase|authorization|bearer"
+    r"|(?:account|access)[-_]?key)"
+    r"\\*+[\"']?\s*+[:=]?\s*+\\*+[\"']?)[A-Za-z0-9_\-./+=]{8,}",
+    r"(://[^/@:\s]*:)[^/@\s]+(?=@)",
+    r"(://)[^/@:\s]{20,}(?=@)",
+    r"(https://(?:hooks\.slack\.com|(?:\w+\.)?discord(?:app)?\.com/api/webhooks"
+    r"|[\w.-]+\.webhook\.office\.com|hooks\.zapier\.com)/)[^\s\"'<>\\]+",
+    r"()\b(?:acpb_|sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|AIza)[A-Za-z0-9_\-]{8,}",
+    r"()\b(?:[sr]k_(?:live|test)_|gsk_|hf_|npm_|pplx-|r8_|tk_|xai-|dckr_pat_|lin_api_|shpat_"
+    r"|dop_v1_|sbp_|ASIA)[A-Za-z0-9]{16,}",
+    r"()(?<![\w\-])eyJ[\w\-]{8,}\.eyJ[\w\-]{8,}(?:\.[\w\-]*)?",
 )
 #: A text that fits any of the patterns has at least one of these: most lines have none, and to look
 #: for them costs a tenth of that for the patterns.
@@ -70,9 +68,15 @@ def masked(text: str) -> str:
             break
     else:
         return text
-    for pattern in _SECRETS:
+    for pattern in _compiled():
         text = pattern.sub(r"\1***", text)
     return text
+
+
+@cache
+def _compiled() -> list[re.Pattern[str]]:
+    """Return the patterns of secrets, compiled at the first sign of one: no start waits for it."""
+    return [re.compile(pattern, re.IGNORECASE | re.DOTALL) for pattern in _SECRETS]
 
 
 def event(name: str, **fields: object) -> None:

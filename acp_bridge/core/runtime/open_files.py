@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from acp_bridge.core import errors
 from acp_bridge.core.runtime.log import event
 
 #: a soft limit above this is of no use: there are not so many sessions.
@@ -87,6 +86,8 @@ class OpenFiles:
         except OSError:
             taken = most
         if taken + starting + kept > most:
+            from acp_bridge.core import errors  # `raise_limit` comes before most imports
+
             event("sessions.full", limit=most)
             raise errors.too_many_files(most)
         self._opening += 1

@@ -86,7 +86,7 @@ async def run(
     try:
         with anyio.fail_after(waits.SPAWN):
             birth = ByCommand(hook.words, None, cwd, env)
-            await in_thread(tree.spawn, birth, pipes.hooks)
+            await in_thread(tree.newborn.start, birth, pipes.hooks)
             pipes.close_hooks()
             await tree.wait_started(hook.words[0])
         return await _to_the_end(hook, tree, pipes, given)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from acp_bridge.terminal.cli.parser import Parser
 
 
-class Command(Struct, frozen=True):
+class Command(NamedTuple):
     """A command; its module is imported when its function or its parser is asked for."""
 
     about: str

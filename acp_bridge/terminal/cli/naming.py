@@ -6,7 +6,6 @@
 - It holds no option, setting or address, since these may hold secrets.
 """
 
-import hashlib
 import os
 import re
 import shlex
@@ -283,6 +282,8 @@ def _digest(text: str) -> str:
 
     So a script has a name that shows no secret of it.
     """
+    import hashlib  # for few commands; it loads a library
+
     bare = " ".join(without_version(word) for word in text.split())
     return hashlib.sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 

@@ -7,9 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
-
-from msgspec import Struct
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from acp_bridge import __version__
 from acp_bridge.core.runtime import waits
@@ -51,7 +49,7 @@ BUILT_IN: Final = "built-in"
 _Enum = TypeVar("_Enum", AgentProtocol, Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 
-class Options(Struct, frozen=True):
+class Options(NamedTuple):
     """The meaning of the arguments: the bridge's settings, which agent it starts, and its log."""
 
     settings: Settings

@@ -11,9 +11,7 @@ import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import IO, Final, NoReturn
-
-from msgspec import Struct
+from typing import IO, Final, NamedTuple, NoReturn
 
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 
@@ -23,27 +21,27 @@ _NARROW: Final = 8
 _NARROWEST: Final = 40
 
 
-class Paragraph(Struct, frozen=True):
+class Paragraph(NamedTuple):
     """A text that may be wrapped as a whole."""
 
     text: str
 
 
-class Heading(Struct, frozen=True):
+class Heading(NamedTuple):
     """A line above entries; `level` is 1, or 2 for one within a group."""
 
     text: str
     level: int
 
 
-class Entry(Struct, frozen=True):
+class Entry(NamedTuple):
     """An option or a command with its explanation in lines; the explanation of some is empty."""
 
     name: str
     text: str
 
 
-class Example(Struct, frozen=True):
+class Example(NamedTuple):
     """A command line as a user would type it; never wrapped."""
 
     text: str

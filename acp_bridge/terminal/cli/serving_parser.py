@@ -6,9 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.settings import Settings
@@ -54,7 +52,7 @@ class OfEnvironment(str):
     __slots__ = ()
 
 
-class Option(Struct, frozen=True):
+class Option(NamedTuple):
     """An option of the bridge; its default is an environment variable."""
 
     name: str

@@ -1,6 +1,7 @@
 """`acp-bridge` without a command: serve the client on stdin and stdout.
 
-The bridge itself is imported last: neither `--help` nor a wrong option waits for it.
+The bridge itself is imported last: neither `--help` nor a wrong option waits for it, nor the start
+of the agent.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from acp_bridge.core.agents import guard
 from acp_bridge.core.agents.environment import HANDED_ON
@@ -23,6 +24,9 @@ from acp_bridge.core.settings import Settings
 from acp_bridge.terminal.cli.options import Options, data_folder, parse
 from acp_bridge.terminal.cli.own_agent import hindrance, lacks_extra
 from acp_bridge.terminal.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
+
+if TYPE_CHECKING:
+    from acp_bridge.core.agents.birth import Newborn
 
 #: seconds between switches of threads. With the interpreter's default of 5 ms a worker thread that
 #: merges the journal would delay the event loop by that much.
@@ -149,19 +153,30 @@ def _has_its_database(options: Options) -> bool:
 def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     if not can_serve(options):
         return 2
-    import anyio
-
-    from acp_bridge import serving
-    from acp_bridge.core.wire.stdio import claim_stdio
+    from acp_bridge.core.wire.claim import claim_stdio
 
     try:
         stdin, stdout = claim_stdio()
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
         return 2
-    settings = settled(options)
-    anyio.run(serving.serve, settings, stdin, stdout, partial(leave_in_time, waiter), waiter)
+    settings = prepared(options)
+    # The agent starts while the rest is imported, which takes about as long.
+    early = [] if settings.builtin else _born(settings)
+    import anyio
+
+    from acp_bridge import serving
+
+    loaded()
+    on_end = partial(leave_in_time, waiter)
+    anyio.run(serving.serve, settings, stdin, stdout, on_end, waiter, early)
     return 0
+
+
+def _born(settings: Settings) -> list[Newborn]:
+    from acp_bridge.core.agents.birth import born_early
+
+    return born_early(settings.command, settings.agent_files, settings.folder)
 
 
 def can_serve(options: Options) -> bool:
@@ -169,24 +184,27 @@ def can_serve(options: Options) -> bool:
     return _open_log(options) and _has_its_agent(options) and _has_its_database(options)
 
 
-def settled(options: Options) -> Settings:
-    """Prepare this process for serving, after all imports, and return the bridge's settings.
+def prepared(options: Options) -> Settings:
+    """Prepare this process for the start of agents, and return the bridge's settings.
 
     It adopts orphans, hides the journal's database from children, takes the PATH of the login
     shell if that is wanted, and raises the limit of open files, which the settings then have.
     """
     from acp_bridge.core.agents.orphans import ORPHANS
-    from acp_bridge.core.runtime import open_files
+    from acp_bridge.core.runtime.open_files import raise_limit
 
-    sys.setswitchinterval(_SWITCH_INTERVAL)
     ORPHANS.adopt()
     _withhold(options.settings)
     if options.settings.login_shell_path:
         take_path()
-    settings = replace(options.settings, agent_files=open_files.raise_limit())
+    return replace(options.settings, agent_files=raise_limit())
+
+
+def loaded() -> None:
+    """Tune the interpreter for serving, when all is imported that serves."""
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     gc.freeze()  # loaded modules live as long as the process: don't scan them
     gc.enable()
-    return settings
 
 
 def leave_in_time(waiter: keep.Waiter | None = None) -> None:

@@ -150,7 +150,8 @@ def _serve(home: Path, where: Where, login: Login, folders: Folders) -> int:
     """Serve the editor on stdin and stdout; returns the exit code."""
     import anyio
 
-    from acp_bridge.core.wire.stdio import Reader, Writer, claim_stdio
+    from acp_bridge.core.wire.claim import claim_stdio
+    from acp_bridge.core.wire.stdio import Reader, Writer
     from acp_bridge.remote.connect import shell
     from acp_bridge.remote.connect.machine import Machine
 

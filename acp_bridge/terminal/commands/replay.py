@@ -65,7 +65,8 @@ def main(arguments: Sequence[str]) -> int:
 def _play(exchanges: Sequence[Exchange], *, timing: bool) -> int:
     import anyio
 
-    from acp_bridge.core.wire.stdio import Reader, Writer, claim_stdio
+    from acp_bridge.core.wire.claim import claim_stdio
+    from acp_bridge.core.wire.stdio import Reader, Writer
     from acp_bridge.trace.player import Player
 
     try:

@@ -281,7 +281,8 @@ def _run(plan: Plan, parsed: options.Options, tokens: Tokens, *, client_mcp: boo
 
     from acp_bridge.remote.serve import serving
 
-    settings = replace(stdio.settled(parsed), client_mcp=client_mcp)
+    settings = replace(stdio.prepared(parsed), client_mcp=client_mcp)
+    stdio.loaded()
     roots = ", ".join(map(exact, plan.roots))
 
     def ready(url: str, page: str) -> None:

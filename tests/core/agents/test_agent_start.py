@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge.core.agents import guard
-from acp_bridge.core.agents.birth import GuardReports
+from acp_bridge.core.agents.guard_reports import GuardReports
 from acp_bridge.core.agents.parent import ParentProcess
 from acp_bridge.core.agents.process import AgentProcess, StartFailed
 from acp_bridge.core.runtime import waits

@@ -12,7 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge.core.wire.stdio import Reader, Writer, claim_stdio
+from acp_bridge.core.wire.claim import claim_stdio
+from acp_bridge.core.wire.stdio import Reader, Writer
 from tests.core.wire.descriptors import Fds, fds
 
 __all__ = ["fds"]

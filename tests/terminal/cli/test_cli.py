@@ -14,12 +14,12 @@ import anyio
 import pytest
 
 from acp_bridge import __main__
-from acp_bridge.core.agents import guard
+from acp_bridge.core.agents import birth, guard
 from acp_bridge.core.agents.environment import HANDED_ON
 from acp_bridge.core.agents.orphans import ORPHANS
 from acp_bridge.core.runtime import log
 from acp_bridge.core.settings import AgentProtocol, Delivery, Money, OnCancel, ReloadAfterCancel
-from acp_bridge.core.wire import stdio
+from acp_bridge.core.wire import claim
 from acp_bridge.postgres import url
 from acp_bridge.terminal import cli, demo
 from acp_bridge.terminal.cli import options, own_agent, serving_parser
@@ -448,7 +448,8 @@ def test_worker_threads_are_made_to_let_go_of_the_loop_soon(
         seen.append(sys.getswitchinterval())
 
     monkeypatch.setattr(anyio, "run", run)
-    monkeypatch.setattr(stdio, "claim_stdio", lambda: (-1, -1))
+    monkeypatch.setattr(claim, "claim_stdio", lambda: (-1, -1))
+    monkeypatch.setattr(birth, "born_early", lambda *_: [])
     assert cli.run(["--", "agent"]) == 0
     assert seen == [pytest.approx(0.0005)]
 
@@ -478,7 +479,7 @@ def test_the_built_in_agent_is_known_where_it_lies() -> None:
         ("", None),
         (None, None),
         ("import acp_bridge.core.wire", "print('over ours')"),
-        ("# an agent", "from acp_bridge.core.wire.stdio import claim_stdio"),
+        ("# an agent", "from acp_bridge.core.wire.stdio import Reader"),
     ],
 )
 def test_another_package_named_agent_is_not_started_and_the_log_names_its_path(
@@ -585,7 +586,8 @@ def test_a_foreign_agent_is_served_whatever_ours_lack(
     served: list[Any] = []
     monkeypatch.setattr(own_agent, "isolated_path", lambda env: [str(tmp_path)])
     monkeypatch.setattr(anyio, "run", lambda *args: served.append(args))
-    monkeypatch.setattr(stdio, "claim_stdio", lambda: (-1, -1))
+    monkeypatch.setattr(claim, "claim_stdio", lambda: (-1, -1))
+    monkeypatch.setattr(birth, "born_early", lambda *_: [])
     assert cli.run(["--", "agent"]) == 0
     assert served
 
