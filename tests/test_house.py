@@ -268,7 +268,8 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
 
 
 def test_the_agent_imports_of_the_front_only_what_both_need() -> None:
-    parts = ("guard", "guard_reports", "birth", "orphans")  # its streams and reports; what it leaves
+    # a guard's reports, the streams behind it, what it leaves
+    parts = ("guard", "guard_reports", "birth", "orphans")
     guard = tuple(f"acp_bridge.core.agents.{part}." for part in parts)
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):
