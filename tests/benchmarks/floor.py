@@ -1,7 +1,7 @@
 """The floor: an agent in plain Python, without SDK, model or journal; the least there can be.
 
 A prompt `stream N GAP` sends N updates GAP milliseconds apart, each with the monotonic time in
-microseconds at which it was written.
+microseconds at which it was written. An argument is the seconds that its start takes longer.
 """
 
 import json
@@ -40,6 +40,7 @@ def turn(request: Any, session_id: str, words: list[str], stop: threading.Event)
 
 
 def main() -> None:
+    time.sleep(float(sys.argv[1]) if sys.argv[1:] else 0)
     sessions = 0
     for line in sys.stdin.buffer:
         message = json.loads(line)

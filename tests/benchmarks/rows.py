@@ -216,6 +216,30 @@ def start(home: Path) -> Figures:
     }
 
 
+def early(home: Path) -> Figures:
+    """Spawn to `initialize` of an agent that takes some 300 ms itself: alone and behind, in turns.
+
+    One that starts at once shows how soon the bridge itself can answer.
+    """
+    slow = (*FLOOR, "0.28")
+    commands = {
+        "slow_alone": slow,
+        "slow_behind": bridge(home, *slow),
+        "quick_alone": FLOOR,
+        "quick_behind": bridge(home, *FLOOR),
+    }
+    times: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(15):
+        for name, command in commands.items():
+            with Client(command) as client:
+                times[name].append(client.initialize())
+    took = {name: statistics.median(taken) for name, taken in times.items()}
+    return {f"early_{name}_ms": ms(taken) for name, taken in took.items()} | {
+        f"early_{which}_added_ms": ms(took[f"{which}_behind"] - took[f"{which}_alone"])
+        for which in ("slow", "quick")
+    }
+
+
 def memory(home: Path) -> Figures:
     """Peak resident memory after 20,000 updates and 100 prompts."""
     with Client(bridge(home, *FLOOR)) as client:
@@ -256,6 +280,7 @@ ROWS: dict[str, Callable[[Path], Figures]] = {
     "throughput": throughput,
     "delay": delay,
     "start": start,
+    "early": early,
     "memory": memory,
     "load": load,
     "second": client_rows.second,

@@ -59,6 +59,7 @@ def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
 def _session_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     """Rows of the groups that were measured; results of an earlier day may lack some."""
     groups = (
+        ("early_slow_added_ms", _early_rows),
         ("new_spare_median_ms", _spare_rows),
         ("new_shared_median_ms", _shared_rows),
         ("forks_second_new_ms", _fork_rows),
@@ -66,6 +67,15 @@ def _session_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
         ("hundred_accept_median_ms", _hundred_rows),
     )
     return [row for figure, rows in groups if figure in f for row in rows(f)]
+
+
+def _early_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+    return [
+        _row(f"`initialize` of an agent that takes {f['early_slow_alone_ms']:.0f} ms alone: added",
+             "45 ms", (f["early_slow_added_ms"], 45, "ms")),
+        _row(f"... of one that takes {f['early_quick_alone_ms']:.0f} ms alone: added", "100 ms",
+             (f["early_quick_added_ms"], 100, "ms")),
+    ]  # fmt: skip
 
 
 def _spare_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:

@@ -8,7 +8,8 @@ Invariants
   counts nothing from the moment in which it reads it.
 - To set one costs one small write for each guard, which never waits. A guard that takes no more, or
   is gone, is passed over: it keeps the deadline that it has.
-- A guard has the deadline before it starts its agent, wherever it was started.
+- A guard has the deadline before it starts its agent, wherever it was started; one that was started
+  early (`birth.born_early`), before anything of a session is sent to its agent.
 """
 
 from __future__ import annotations
