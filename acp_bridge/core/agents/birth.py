@@ -132,6 +132,7 @@ def born_early(command: Sequence[str], open_files: int | None, folder: str | Non
     try:
         newborn.start_agent(ByCommand(command, open_files, folder_to_start_in(folder)))
     except (OSError, ValueError):
+        newborn.guard_end.close()
         newborn.control.close()
         for fd in newborn.streams:
             os.close(fd)

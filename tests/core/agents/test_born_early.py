@@ -1,11 +1,13 @@
 """Agents that are started before anybody watches them: taken over, or left to the start."""
 
+import errno
 import os
 from pathlib import Path
 
 import anyio
 import pytest
 
+from acp_bridge.core.agents import birth
 from acp_bridge.core.agents.birth import born_early
 from acp_bridge.core.agents.connection import AgentCommand
 from acp_bridge.core.agents.process import AgentProcess
@@ -64,6 +66,18 @@ async def test_an_early_agent_that_can_not_be_executed_is_told_by_the_start() ->
 async def test_a_command_that_no_process_can_have_is_left_to_the_start() -> None:
     before = open_files(os.getpid())
     assert born_early(["agent\0"], None, None) == []
+    assert open_files(os.getpid()) == before
+
+
+async def test_a_system_without_room_for_an_early_agent_leaves_it_to_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_room() -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    monkeypatch.setattr(birth, "standard_streams", no_room)
+    before = open_files(os.getpid())
+    assert born_early(["cat"], None, None) == []
     assert open_files(os.getpid()) == before
 
 
