@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from acp_bridge.core.journal import JournalError, PromptState
-from acp_bridge.core.journal.errors import TAKEN
+from acp_bridge.core.journal.errors import TAKEN, SessionTaken
 from acp_bridge.core.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT
+from acp_bridge.core.updates import notices
 from tests.core.session.journals import recorded_texts
 from tests.core.session.living import CANCELLED, DONE, Living, first, living
 from tests.core.session.memory import ClientEnd
@@ -96,6 +97,16 @@ async def test_it_is_answered_with_the_reason_when_the_journal_is_lost(tmp_path:
         stand.here.journal.on_back(JournalError(TAKEN))
         answer = await stand.here.answered(stand.prompt)
         assert answer["message"] == f"the prompt was not sent: {TAKEN}"
+
+
+@pytest.mark.hazard("N4.6")
+async def test_it_is_answered_and_all_are_told_when_another_bridge_has_the_session(
+    tmp_path: Path,
+) -> None:
+    async with away(tmp_path) as stand:
+        stand.here.journal.on_back(SessionTaken())
+        assert TAKEN in (await stand.here.answered(stand.prompt))["message"]
+        assert stand.seen_by_other()[1].strip() == notices.lost(TAKEN)
 
 
 async def test_it_carries_the_transcript_that_it_was_to_carry(tmp_path: Path) -> None:

@@ -181,6 +181,7 @@ async def test_a_prompt_whose_start_is_not_noted_late_is_answered_and_never_sent
             patch.setattr("acp_bridge.core.journal.left_queue.add", refuse)
             answer = await here.answered(here.prompt())
         assert "journal" in answer["message"]
+        assert not here.session.transcript.places._lost  # it was not put off
         assert SESSION_PROMPT not in agent.heard
         await here.turn(agent)
 

@@ -366,6 +366,20 @@ async def test_a_turn_that_fails_withdraws_its_question_and_its_card_has_failed(
         assert goes_on(status="failed") in replayed
 
 
+async def test_a_turn_that_fails_leaves_a_request_open_that_asks_no_person(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        asked = here.prompt()
+        request = await agent.asked(SESSION_PROMPT)
+        agent.says({"id": "p", "method": "_x/y", "params": {}})
+        (open_,) = [each for each in here.got if each.get("method") == "_x/y"]
+        agent.answer(request, RpcError(-32603, "no"))
+        await here.answered(asked)
+        assert told(agent) == []
+        answer(here, open_, {"z": 1})
+        assert told(agent) == [{"z": 1}]
+
+
 @pytest.mark.parametrize("request_id", ["p", 7])
 async def test_an_agent_that_cancels_its_own_question_is_answered_at_once(
     tmp_path: Path, request_id: Any

@@ -302,6 +302,7 @@ async def test_an_agent_that_says_it_has_resumed_and_then_refuses_without_a_word
             agent.answer(turn, answer)
             await here.answered(asked)
             assert here.texts().count(agent_trouble.RESUME_DOUBTFUL) == expected
+            assert len(doubted) > 1 or agent_trouble.no_word("") not in here.texts()
 
 
 @pytest.mark.hazard("R11")

@@ -7,7 +7,9 @@ import pytest
 from acp_bridge.core.agents.activity import Activity, Piece
 from acp_bridge.core.clients.abilities import ClientAbilities
 from acp_bridge.core.journal import PromptState
+from acp_bridge.core.journal.errors import DiskTrouble
 from acp_bridge.core.machine import events as ev
+from acp_bridge.core.machine.effects import Refused
 from acp_bridge.core.protocol import (
     CREATE_TERMINAL,
     REQUEST_PERMISSION,
@@ -57,6 +59,22 @@ async def test_when_the_agent_gets_the_prompt_as_it_came_the_turn_and_its_words_
         shown = [message["params"]["update"] for message in other.sent.take()]
         name = shown[0]["messageId"]
         assert shown == [{**each, "messageId": name} for each in words]
+
+
+async def test_the_words_of_a_prompt_that_is_refused_are_recorded_once_also_if_they_were_shown(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        here.prompt("shown")
+        await until(lambda: len(here.journal.prompts(PromptState.WAITING)) == 1)
+        (key,) = here.session.now.waiting
+        here.session.prompts.get(key).shown = True  # it was to join the turn
+        here.session._turn.say_not_run(key, Refused("no"))
+        agent.answer(turn, DONE)
+        assert "shown" not in await recorded_texts(here.journal)
 
 
 async def test_what_is_shown_from_then_on_is_recorded_in_the_turn(tmp_path: Path) -> None:
@@ -127,6 +145,18 @@ async def test_a_prompt_that_would_be_offered_again_after_a_kill_is_not_sent(
         assert "journal" in error["message"]
         assert agent.params(SESSION_PROMPT) == []
         await here.turn(agent, "next")
+
+
+async def test_the_answer_says_why_a_turn_can_not_be_noted_if_the_user_has_to_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise DiskTrouble("the disk of /w is full")
+
+    async with living(tmp_path, first=first()) as here:
+        await here.agent()
+        monkeypatch.setattr(here.journal, "start_turn", full)
+        assert "the disk of /w is full" in (await here.answered(here.prompt()))["message"]
 
 
 def loads(agent: PlayedAgent) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.core.settings import ReloadAfterCancel
+from acp_bridge.core.settings import Delivery, ReloadAfterCancel
 from tests.core.bridge.at_work import AtWork, at_work
 from tests.core.bridge.test_questions import PERMISSION, chosen
 from tests.core.sessions.agent import Agent, until
+from tests.features.steering.test_words_that_join import running
 
 WORDS = [f"word {n}" for n in range(20)]
 
@@ -113,3 +114,10 @@ async def test_work_that_another_client_asks_for_is_shown_to_the_one_that_stoppe
         for client in (here.it.editor, other):
             await client.got(PERMISSION)
             assert "working" in client.texts(here.id)
+
+
+@pytest.mark.hazard("Q15")
+async def test_with_the_setting_every_prompt_during_a_turn_steers(tmp_path: Path) -> None:
+    async with running(tmp_path, delivery=Delivery.STEER) as here:
+        here.it.editor.prompt(here.id, "also")
+        await until(lambda: here.steered == ["also"])

@@ -143,8 +143,10 @@ class Memory:
 
         A command of the agent's must stand first in its prompt, so it carries none.
         """
+        if self.transcript is None:
+            return None
         first = prompt[0].get("text") if isinstance(prompt[0], dict) else None
-        if self.transcript is None or (isinstance(first, str) and first.startswith("/")):
+        if isinstance(first, str) and first.startswith("/"):
             return None
         text, self.transcript = self.transcript, None
         try:

@@ -128,7 +128,7 @@ class Turn:
         prompt = self._prompts.get(key)
         session_id = self._journal.info.session_id
         blocks = prompt.params["prompt"]
-        carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
+        carried = self._memory.take_transcript(blocks)
         added = self._added(prompt, key)
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
