@@ -8,8 +8,9 @@ Sans-IO. Invariants
 
 Texts of the same kind and message that stand side by side are one text here, however they were
 cut, and a text that is empty is nothing. An update that shows version 1 the whole content of a tool
-call while pieces of it come is nothing, too: the merger moves and drops such updates. One may be
-shown twice, since its content is whole.
+call while pieces of it come is nothing, too: the merger moves and drops such updates. So is an
+update of an output that grows, since a later one may supersede it. Either may be shown twice, since
+what it tells is whole.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from acp_bridge.core.journal.merge import Key, chunk_of, shows_content, with_text
+from acp_bridge.core.updates.growing import grows
 from acp_bridge.core.wire.jsonrpc import dumps
 
 _SUM: Final = 16
@@ -93,7 +95,7 @@ class Place:
         key, text = chunk_of(params)
         if key is not None:
             self._add_text(params.get("sessionId"), key, text)
-        elif not shows_content(params):
+        elif not (shows_content(params) or grows(params)):
             self._key = None
             self._messages.pop(params.get("sessionId"), None)
             self._frame(dumps(params))

@@ -10,8 +10,8 @@ Invariants
 - An outcome stays once it is there; a prompt that has one never waits again (invariant Q4).
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import anyio
 
@@ -40,6 +40,8 @@ from acp_bridge.core.journal.records import (
 )
 from acp_bridge.core.records import replace
 from acp_bridge.core.wire.jsonrpc import dumps, loads
+
+_CLEAR: Final = "UPDATE updates SET lines = x'' WHERE id = ? AND lines = ?"
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
 
@@ -343,13 +345,15 @@ class SessionJournal:
         """Make the writes that could not be made before. Raises JournalError if one still can't."""
         self._file.catch_up()
 
-    def record(self, turn: int, lines: bytes) -> None:
+    def record(self, turn: int, lines: bytes, superseded: Sequence[tuple[int, bytes]] = ()) -> None:
         """Record one read of the agent's pipe before it is shown (T2); turn 0 is outside any turn.
 
         `lines`: params of `session/update` without the session's id, JSON objects, one a line.
+        `superseded`: numbers and lines of rows that become empty, if they still have these lines.
         Raises JournalError when the journal is closed.
         """
-        self._file.write_or_keep(Write((), turn, (lines,)))
+        cleared = tuple([(_CLEAR, row) for row in superseded]) if superseded else ()
+        self._file.write_or_keep(Write(cleared, turn, (lines,)))
         self._follow(lines)
 
     def _follow(self, lines: bytes) -> None:

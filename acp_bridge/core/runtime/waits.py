@@ -53,6 +53,11 @@ STOP: Final = 0.1
 #: The programs of an agent are looked at before it is killed. Far below KILL.
 LAST_LOOK: Final = 0.2
 
+# --- an output grows -----------------------------------------------------------------------------
+
+#: An output that grows is recorded again; what is lost if the bridge is killed is not older.
+GROWING: Final = 0.5
+
 # --- a turn falls silent -----------------------------------------------------------------------
 
 #: The agent says nothing of its turn: the session says so, and what runs below the agent.

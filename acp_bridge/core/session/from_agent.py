@@ -246,7 +246,7 @@ class FromAgent:
         if self._progress:
             self._progress = False
             self._features.note_progress()
-        self._transcript.flush()
+        self._transcript.end_read()
         if self._outside:
             self._core.settle()  # a call may have ended on which it has worked
         if (activity := link.activity) and link.epoch == self._core.now.epoch:

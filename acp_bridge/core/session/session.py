@@ -98,7 +98,9 @@ class Session:
         known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
         asking = Asking(journal.get(ASKING))
         self.updates = updates = Updates(*known, Children(journal.get), asking)
-        self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
+        self.transcript = shown = TranscriptOut(
+            self.id, journal, updates, core.spawn, settings.client_limit // 32
+        )
         self.listing = context.journal
         #: the session is listed: the journal has taken a prompt.
         self._listed = journal.info.prompted
@@ -341,6 +343,7 @@ class Session:
                 )
             await self.features.close("close" if self.closing else "shutdown")
             await self._processes.end_offered()
+            self.transcript.end()
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)

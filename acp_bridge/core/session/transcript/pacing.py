@@ -42,7 +42,7 @@ class Pacing:
         self._transcript = transcript
         self.limit = limit
         #: bytes from which on a client reads on from the journal, if it may.
-        self.lags_from = limit // 32
+        self.lags_from = transcript.lags_from
         self._go_on_without = go_on_without
         self.patience = patience
         self._watched: set[ClientView] = set()

@@ -180,6 +180,15 @@ class Places:
         last, self._last = self._last, []
         return last
 
+    def aside(self, params: Json) -> Noted:
+        """Return an update, which moves no place, as noted behind all that is recorded."""
+        noted = Noted(params)
+        if self._place:
+            noted.put(self._place)
+        elif self._readings:
+            self._waiting.append(noted)
+        return noted
+
     def _note(self, lines: bytes) -> None:
         """Note a row that was just recorded."""
         if self._journal.behind:

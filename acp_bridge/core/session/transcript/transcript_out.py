@@ -2,6 +2,9 @@
 
 - What is shown was recorded before (invariants T2, K1): one row and one write for each batch.
 - The journal keeps what the agent said; each client's view converts what that client can't take.
+- Of an output that grows the clients that keep up are shown each update. The journal has the last
+  one within half a second, and before anything else that is recorded; a client that is behind is
+  sent the last one.
 - A journal that can't be written keeps what it could not take, and the session says once that it is
   not recorded. The turn goes on.
 """
@@ -9,8 +12,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final
+
+import anyio
 
 from acp_bridge.core import errors
 from acp_bridge.core.clients.abilities import is_converted
@@ -22,12 +28,14 @@ from acp_bridge.core.protocol import (
     COMMANDS_UPDATE,
     SAID_UPDATE,
     SESSION_UPDATE,
+    TOOL_CALL_UPDATE,
     Json,
     is_state,
-    kind_of,
 )
+from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.transcript.client_view import ClientView, Quiet
+from acp_bridge.core.session.transcript.growing import Growing, Shown, last_of_each
 from acp_bridge.core.session.transcript.places import Noted, Places
 from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.children import Children, is_of_subagents, outward
@@ -48,11 +56,13 @@ class TranscriptOut:
         journal: SessionJournal,
         updates: Updates,
         spawn: Callable[..., None] | None = None,
+        lags_from: int = 1 << 18,
     ) -> None:
         """Nobody sees the session before `attach`.
 
         `updates` has the client-side ids and the notes about cards that the journal lacks yet.
-        `spawn` starts a task of the session.
+        `spawn` starts a task of the session. `lags_from`: bytes that wait for a
+        client which does not keep up.
         """
         self._session_id = session_id
         self._journal = journal
@@ -73,6 +83,17 @@ class TranscriptOut:
         self._lines: list[bytes] = []
         #: the same updates with the numbers of their rows, if they are shown with cursors.
         self._shown: list[tuple[int, Json]] = []
+        self.lags_from = lags_from
+        self._growing = Growing()
+        #: updates of outputs that grow which no client has been sent yet, and by view those that
+        #: wait because its client is behind: the last one of each output.
+        self._grown: list[Shown] = []
+        self._unsent: dict[ClientView, dict[str, Shown]] = {}
+        #: some output is not recorded, or not sent, as it is now.
+        self._grows = False
+        #: an output was recorded just now; the scope of the task that waits for the next time.
+        self._paced, self._pause = False, anyio.CancelScope()
+        self._spawn = spawn
         #: the clients were told that what they see is not in the journal's file yet.
         self._told_behind = False
         #: the journal's number of the prompt whose turn runs, 0 outside of a turn.
@@ -176,6 +197,7 @@ class TranscriptOut:
     def begin_turn(self, seq: int) -> None:
         """Count updates from now on to the turn of the prompt `seq`, and end all clients' quiet."""
         self.flush()
+        self._growing.forget()
         self.seq = seq
         for view in self.views:
             view.then(view.begin_turn)
@@ -204,14 +226,18 @@ class TranscriptOut:
         shown the same state before is not shown it.
         """
         params = self.named(params)
-        line = encode(params)
+        line, kind = encode(params), params["update"].get("sessionUpdate")
+        if kind == TOOL_CALL_UPDATE and self._grew(params, line):
+            return
+        if self._grows:
+            self.flush()
         if self._updates.children and is_of_subagents(params):
             self._rows.append(line)
             self._show(params, self.flush(), recorded=True)
         elif is_state(params["update"]):
             self._keep_state(params)
             self.show_only(params, again=again)
-        elif (self._converts and is_converted(params["update"])) or kind_of(params) == SAID_UPDATE:
+        elif (self._converts and is_converted(params["update"])) or kind == SAID_UPDATE:
             self._rows.append(line)
             self._show(params, self.flush())
         else:
@@ -383,6 +409,8 @@ class TranscriptOut:
 
     def record_only(self, params: Json) -> None:
         """Record one update without showing it; the next `flush` writes it to the journal."""
+        if self._grows:
+            self.flush()
         self._rows.append(encode(params))
 
     def record_at_once(self, params: Json) -> None:
@@ -400,6 +428,7 @@ class TranscriptOut:
         """Record the updates until now in the turn of this prompt; later ones belong to no turn."""
         if seq == self.seq:
             self.flush()
+            self._growing.forget()
             self.seq = 0
 
     def flush(self) -> Noted | None:
@@ -407,6 +436,14 @@ class TranscriptOut:
 
         Returns the last recorded update as it was noted, or None if no client wants cursors.
         """
+        return self._flush(due=True, whole=True)
+
+    def end_read(self) -> None:
+        """Do as `flush` at the end of a read of the agent's pipe; what grows may wait."""
+        self._flush(due=not self._paced, whole=False)
+
+    def _flush(self, *, due: bool, whole: bool) -> Noted | None:
+        """Do as `flush`. `due`: the outputs that grow are recorded; `whole`: all are sent."""
         noted: list[Noted] = []
         if self._updates.new_ids:
             self._attempt(self._journal.add_ids, self._updates.take_new_ids())
@@ -419,9 +456,11 @@ class TranscriptOut:
                 self._attempt(self._journal.set, key, value)
         if self._rows:
             rows = b"".join(self._rows)
-            self._attempt(self._journal.record, self.seq, rows)
+            self._attempt(self._journal.record, self.seq, rows, self._growing.take_superseded())
             noted = self.take_noted()
             self._rows.clear()
+        if due and self._growing.held:
+            self._record_grown()
         if self._lines:
             lines = b"".join(self._lines)
             shown = [(params, noted[at] if noted else None) for at, params in self._shown]
@@ -433,7 +472,69 @@ class TranscriptOut:
                 else:
                     view.send(lines, recorded=True)
             self._say_if_behind()
+        if self._grows:
+            self._send_grown(whole=whole)
         return noted[-1] if noted else None
+
+    # --- outputs that grow ---------------------------------------------------------------------
+
+    def _grew(self, params: Json, line: bytes) -> bool:
+        """Show an update of an output that grows, and record it soon; False for any other."""
+        if not self._growing.take(params, line):
+            if self._grows:
+                self.flush()
+            if not self._growing.begin(params, line):
+                return False
+        self._grown.append(Shown(params, self._head + line[1:-1] + b"}\n"))
+        self._grows = True
+        return True
+
+    def _record_grown(self) -> None:
+        """Record the outputs as they are now, each in a row of its own."""
+        for output in self._growing.take_held():
+            self._attempt(self._journal.record, self.seq, output.line, output.rows)
+            self.take_noted()  # they move no place
+            output.rows = []
+            with suppress(JournalError):
+                if not self._journal.behind:
+                    output.rows = [(self._journal.last_row, output.line)]
+        if self._spawn and not self._paced:
+            self._paced = True
+            self._spawn(self._pace)
+
+    async def _pace(self) -> None:
+        """Record and send, from time to time, the outputs that have grown, until none has."""
+        with self._pause:
+            await anyio.sleep(waits.GROWING)
+            while self._grows:
+                self._flush(due=True, whole=False)
+                await anyio.sleep(waits.GROWING)
+        self._paced, self._pause = False, anyio.CancelScope()
+
+    def _send_grown(self, *, whole: bool) -> None:
+        """Send clients the updates of outputs; to one that is behind, the last ones if `whole`."""
+        grown, self._grown = self._grown, []
+        for shown in grown if self._placed else ():
+            shown.noted = self.places.aside(shown.params)
+        for view in self.views:
+            told = [*self._unsent.pop(view, {}).values(), *grown]
+            if not view.lag and view.full(self.lags_from):
+                last = last_of_each(told)
+                if not whole:
+                    self._unsent[view] = last
+                    continue
+                told = [*last.values()]
+            if view.takes_cursors:
+                view.send_noted([(each.params, each.noted) for each in told])
+            else:
+                view.send(b"".join([each.line for each in told]), recorded=True)
+        self._say_if_behind()
+        self._grows = bool(self._growing.held or self._unsent)
+
+    def end(self) -> None:
+        """Record and send all, since the session ends."""
+        self.flush()
+        self._pause.cancel()
 
     def take_noted(self) -> list[Noted]:
         """Return the updates of the row that was recorded last, if their places are wanted."""
