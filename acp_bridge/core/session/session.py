@@ -221,7 +221,7 @@ class Session:
             processes.get,
             self._look_around,
             effects.perform,
-            shown.flush,
+            shown.end_read,
             effects.concerned,
         )
         if link:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from acp_bridge.core.journal.merge import merged
 from acp_bridge.core.journal.place import Cursor, From, Place, WrongCursor
 from acp_bridge.core.protocol import kind_of
+from acp_bridge.core.updates.growing import supersedes
 from acp_bridge.core.wire.jsonrpc import read_object
 from tests.core.journal.sayings import Params, chunk, lines, text_of, tool
 from tests.core.journal.test_merge import is_chunk, turns
@@ -114,6 +115,38 @@ def test_the_last_place_is_the_same_before_and_after_merging(
             place.add(entry.params or {})
         places.append(place.cursor)
     assert places == [cursors(told)[-1]] * 2
+
+
+def output(text: str) -> Params:
+    """A tool call's output so far."""
+    content = [{"type": "content", "content": {"type": "text", "text": text}}]
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "content": content}
+    return {"update": update}
+
+
+growing = st.lists(st.builds(output, st.text("ab", max_size=3)) | st.builds(chunk, st.text("cd")))
+
+
+@pytest.mark.hazard("N5.6")
+@given(growing, st.data())
+def test_who_goes_on_at_a_cursor_has_the_last_output_whatever_was_superseded_meanwhile(
+    told: list[Params], data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(told)))
+    rows = stored(
+        [
+            (1, params)
+            for here, params in enumerate(told)
+            if not any(supersedes(params, later) for later in told[here + 1 :])
+        ],
+        data.draw(st.lists(st.integers(0, len(told)), max_size=4)),
+    )
+    mine = cursors([(1, params) for params in told])
+    all_told = [*told[:at], *read_from(mine[at], rows)]
+    letters = [text_of(params) for params in all_told if is_chunk(params)]
+    assert "".join(letters) == "".join(text_of(params) for params in told if is_chunk(params))
+    outputs = [[params for params in each if not is_chunk(params)] for each in (all_told, told)]
+    assert outputs[0][-1:] == outputs[1][-1:]
 
 
 @pytest.mark.hazard("N5.2")

@@ -21,6 +21,7 @@ import anyio
 from acp_bridge.core import errors
 from acp_bridge.core.clients.abilities import is_converted
 from acp_bridge.core.clients.client import Client
+from acp_bridge.core.journal.connection import WAL_LIMIT_BYTES
 from acp_bridge.core.journal.errors import JournalError
 from acp_bridge.core.journal.session import SessionJournal
 from acp_bridge.core.journal.turns import ASKING
@@ -35,7 +36,7 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.transcript.client_view import ClientView, Quiet
-from acp_bridge.core.session.transcript.growing import Growing, Shown, last_of_each
+from acp_bridge.core.session.transcript.growing import Growing
 from acp_bridge.core.session.transcript.places import Noted, Places
 from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.children import Children, is_of_subagents, outward
@@ -83,14 +84,9 @@ class TranscriptOut:
         self._lines: list[bytes] = []
         #: the same updates with the numbers of their rows, if they are shown with cursors.
         self._shown: list[tuple[int, Json]] = []
+        #: bytes that wait for a client that does not keep up.
         self.lags_from = lags_from
-        self._growing = Growing()
-        #: updates of outputs that grow which no client has been sent yet, and by view those that
-        #: wait because its client is behind: the last one of each output.
-        self._grown: list[Shown] = []
-        self._unsent: dict[ClientView, dict[str, Shown]] = {}
-        #: some output is not recorded, or not sent, as it is now.
-        self._grows = False
+        self._growing = Growing(journal, self.places, lags_from)
         #: an output was recorded just now; the scope of the task that waits for the next time.
         self._paced, self._pause = False, anyio.CancelScope()
         self._spawn = spawn
@@ -229,7 +225,7 @@ class TranscriptOut:
         line, kind = encode(params), params["update"].get("sessionUpdate")
         if kind == TOOL_CALL_UPDATE and self._grew(params, line):
             return
-        if self._grows:
+        if self._growing.waits:
             self.flush()
         if self._updates.children and is_of_subagents(params):
             self._rows.append(line)
@@ -409,7 +405,7 @@ class TranscriptOut:
 
     def record_only(self, params: Json) -> None:
         """Record one update without showing it; the next `flush` writes it to the journal."""
-        if self._grows:
+        if self._growing.waits:
             self.flush()
         self._rows.append(encode(params))
 
@@ -459,7 +455,7 @@ class TranscriptOut:
             self._attempt(self._journal.record, self.seq, rows, self._growing.take_superseded())
             noted = self.take_noted()
             self._rows.clear()
-        if due and self._growing.held:
+        if due and self._growing.waits:
             self._record_grown()
         if self._lines:
             lines = b"".join(self._lines)
@@ -472,33 +468,24 @@ class TranscriptOut:
                 else:
                     view.send(lines, recorded=True)
             self._say_if_behind()
-        if self._grows:
-            self._send_grown(whole=whole)
+        if self._growing.waits:
+            self._growing.send(self.views, placed=self._placed, whole=whole)
+            self._say_if_behind()
         return noted[-1] if noted else None
 
     # --- outputs that grow ---------------------------------------------------------------------
 
     def _grew(self, params: Json, line: bytes) -> bool:
         """Show an update of an output that grows, and record it soon; False for any other."""
-        if not self._growing.take(params, line):
-            if self._grows:
-                self.flush()
-            if not self._growing.begin(params, line):
-                return False
-        self._grown.append(Shown(params, self._head + line[1:-1] + b"}\n"))
-        self._grows = True
-        return True
+        if self._growing.take(params, line, self._head):
+            return True
+        if self._growing.waits:
+            self.flush()
+        return self._growing.note(params, line, self._head)
 
     def _record_grown(self) -> None:
-        """Record the outputs as they are now, each in a row of its own."""
-        for output in self._growing.take_held():
-            self._attempt(self._journal.record, self.seq, output.line, output.rows)
-            self.take_noted()  # they move no place
-            output.rows = []
-            with suppress(JournalError):
-                if not self._journal.behind:
-                    output.rows = [(self._journal.last_row, output.line)]
-        if self._spawn and not self._paced:
+        record = partial(self._attempt, self._journal.record, self.seq)
+        if self._growing.record(record) and self._spawn and not self._paced:
             self._paced = True
             self._spawn(self._pace)
 
@@ -506,30 +493,14 @@ class TranscriptOut:
         """Record and send, from time to time, the outputs that have grown, until none has."""
         with self._pause:
             await anyio.sleep(waits.GROWING)
-            while self._grows:
+            while self._growing.waits:
                 self._flush(due=True, whole=False)
+                if self._growing.recorded > WAL_LIMIT_BYTES:
+                    self._growing.recorded = 0
+                    with suppress(JournalError):
+                        await self._journal.checkpoint()
                 await anyio.sleep(waits.GROWING)
         self._paced, self._pause = False, anyio.CancelScope()
-
-    def _send_grown(self, *, whole: bool) -> None:
-        """Send clients the updates of outputs; to one that is behind, the last ones if `whole`."""
-        grown, self._grown = self._grown, []
-        for shown in grown if self._placed else ():
-            shown.noted = self.places.aside(shown.params)
-        for view in self.views:
-            told = [*self._unsent.pop(view, {}).values(), *grown]
-            if not view.lag and view.full(self.lags_from):
-                last = last_of_each(told)
-                if not whole:
-                    self._unsent[view] = last
-                    continue
-                told = [*last.values()]
-            if view.takes_cursors:
-                view.send_noted([(each.params, each.noted) for each in told])
-            else:
-                view.send(b"".join([each.line for each in told]), recorded=True)
-        self._say_if_behind()
-        self._grows = bool(self._growing.held or self._unsent)
 
     def end(self) -> None:
         """Record and send all, since the session ends."""
