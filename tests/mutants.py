@@ -42,6 +42,7 @@ TARGETS: dict[str, Tests] = {
         "tests/core/wire/test_odd_lines.py",
         "tests/core/wire/test_peer.py",
     ),
+    "acp_bridge/core/updates/growing.py": ("tests/core/updates/test_growing.py",),
     "acp_bridge/features/hooks/verdict.py": ("tests/features/hooks/test_verdict.py",),
     "acp_bridge/core/bridge/attendance.py": ("tests/core/bridge/test_attendance.py",),
     "acp_bridge/core/session/prompts/turn.py": (

@@ -18,6 +18,7 @@ from tests.core.session.living import (
 )
 from tests.core.session.memory import ClientEnd
 from tests.core.session.test_from_agent import update
+from tests.core.session.turned_clock import TurnedClock
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -45,3 +46,39 @@ async def test_what_version_1_can_not_say_of_an_update_is_recorded_beside_it_for
         told = [each["params"]["update"] for each in newer.sent.messages]
         assert told[:2] == kept
         assert told[2] == {"sessionUpdate": SAID_UPDATE, "said": chunk}
+
+
+@pytest.mark.hazard("T2.6")
+async def test_an_output_that_grows_is_kept_once_and_pieces_of_one_are_all_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TurnedClock(monkeypatch)
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        agent.connection.translated = wire = Translated(agent.peer, lambda line: None, lambda: None)
+        given = {"sessionId": "0", "cwd": "/w", "mcpServers": []}
+        wire.send(encode({"jsonrpc": "2.0", "id": 9, "method": SESSION_RESUME, "params": given}))
+
+        def says(kind: str, **members: object) -> None:
+            own = {"sessionUpdate": kind, "toolCallId": "t", **members}
+            wire.feed(encode({"jsonrpc": "2.0", **update(own)}))
+
+        def block(text: str) -> object:
+            return {"type": "content", "content": {"type": "text", "text": text}}
+
+        says("tool_call_update", title="make")
+        for text in ("a", "ab", "abc"):
+            says("tool_call_update", content=[block(text)])
+        assert len(here.updates()) == 4
+        for text in ("d", "e"):
+            says("tool_call_content_chunk", content=block(text))
+        here.session.transcript.flush()
+        kept = [params["update"] for params in await recorded(here.journal)]
+        texts = [
+            "".join(each["content"]["text"] for each in update["content"])
+            for update in kept
+            if update["sessionUpdate"] == "tool_call_update"
+        ]
+        assert texts == ["abc", "abcde"]
+        said = [each["said"] for each in kept if each["sessionUpdate"] == SAID_UPDATE]
+        assert [each["content"] for each in said] == [block("de")]

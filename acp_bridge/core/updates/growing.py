@@ -25,10 +25,12 @@ def grows(params: Json) -> str:
     also for one with which the tool call ends.
     """
     update = params.get("update")
-    if not isinstance(update, dict) or update.get("sessionUpdate") != TOOL_CALL_UPDATE:
+    if not isinstance(update, dict) or not ("content" in update or "rawOutput" in update):
+        return ""
+    if update.get("sessionUpdate") != TOOL_CALL_UPDATE or update.get("status") in ENDED:
         return ""
     call = update.get("toolCallId")
-    if not isinstance(call, str) or update.get("status") in ENDED or not _replaces(params):
+    if not isinstance(call, str) or not _replaces(params):
         return ""
     return call if any(_has_text(update.get(name)) for name in _OUTPUT) else ""
 

@@ -127,7 +127,7 @@ def output(text: str) -> Params:
 growing = st.lists(st.builds(output, st.text("ab", max_size=3)) | st.builds(chunk, st.text("cd")))
 
 
-@pytest.mark.hazard("N5.6")
+@pytest.mark.hazard("N5.7")
 @given(growing, st.data())
 def test_who_goes_on_at_a_cursor_has_the_last_output_whatever_was_superseded_meanwhile(
     told: list[Params], data: st.DataObject

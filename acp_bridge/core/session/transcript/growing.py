@@ -62,6 +62,13 @@ class Growing:
         #: bytes that were recorded since the caller has last set this to 0.
         self.recorded = 0
 
+    def concerns(self, update: Json) -> bool:
+        """Return False for an update of a tool call that neither tells an output nor ends one."""
+        if "content" in update or "rawOutput" in update:
+            return True
+        call = update.get("toolCallId")
+        return isinstance(call, str) and call in self._outputs
+
     def take(self, params: Json, line: bytes, head: bytes) -> bool:
         """Hold an update that begins an output, or goes on with one; False if it is none to hold.
 

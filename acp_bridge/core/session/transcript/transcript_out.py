@@ -477,6 +477,8 @@ class TranscriptOut:
 
     def _grew(self, params: Json, line: bytes) -> bool:
         """Show an update of an output that grows, and record it soon; False for any other."""
+        if not self._growing.concerns(params["update"]):
+            return False
         if self._growing.take(params, line, self._head):
             return True
         if self._growing.waits:
