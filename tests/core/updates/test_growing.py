@@ -1,6 +1,6 @@
 """Which update of a tool call needs none of an earlier one."""
 
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import pytest
@@ -22,6 +22,14 @@ def told(**members: Any) -> Json:
     return {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "t", **members}}
 
 
+EVERYTHING = {
+    "title": "x",
+    "name": "x",
+    "kind": "other",
+    "status": "pending",
+    "locations": [],
+    "rawInput": {},
+}
 TERMINAL = [*content("a"), {"type": "terminal", "terminalId": "1"}]
 DIFF = [{"type": "diff", "path": "/a", "newText": "a"}]
 
@@ -39,6 +47,11 @@ DIFF = [{"type": "diff", "path": "/a", "newText": "a"}]
         (told(rawOutput="a"), told(rawOutput="ab")),
         (told(rawOutput={"out": "a", "code": 0}), told(rawOutput={"out": "ab", "code": 0})),
         (told(rawOutput=["a"]), told(rawOutput=["a", "b"])),
+        (told(rawOutput={"out": "a", "n": 1}), told(rawOutput={"out": "ab", "n": 1})),
+        (
+            told(**EVERYTHING, content=content("a"), rawOutput="a"),
+            told(**EVERYTHING, content=content("ab"), rawOutput="ab"),
+        ),
         (
             told(title="1 s", status="in_progress", kind="execute", content=content("a")),
             told(title="2 s", status="in_progress", kind="other", content=content("ab")),
@@ -61,6 +74,15 @@ def test_an_update_of_the_same_members_with_more_output_supersedes(
     assert supersedes(earlier, later)
 
 
+#: texts that differ in more than in what follows, and what they begin with is no block of code.
+NO_FENCES = [
+    ("```\na\n```", "```\nb\n```"),
+    ("```\nab\n```", "```\nac\n```"),
+    ("```\na\n``` ", "```\nab\n``` "),
+    ("```\na\n```X", "```\nab\n```X"),
+    ("```sh\nabc", "```sh\nx"),
+    ("`a\n`", "`ab\n`"),
+]
 A, AB = told(content=content("a")), told(content=content("ab"))
 
 
@@ -73,7 +95,23 @@ A, AB = told(content=content("a")), told(content=content("ab"))
         pytest.param(
             told(content=content("a", "c")), told(content=content("ab", "c")), id="not at the end"
         ),
+        *(
+            pytest.param(told(content=content(before)), told(content=content(after)), id=before)
+            for before, after in NO_FENCES
+        ),
+        *(
+            pytest.param(told(rawOutput=before), told(rawOutput=after), id="of another form")
+            for before, after in permutations(("a", ["a"], {"out": "a"}), 2)
+        ),
         pytest.param(A, told(content=content("ab"), toolCallId="u"), id="of another card"),
+        pytest.param(
+            told(content=content("a"), toolCallId=3),
+            told(content=content("ab"), toolCallId=3),
+            id="of no card",
+        ),
+        pytest.param(
+            A, told(content=content("ab"), sessionUpdate="tool_call"), id="it begins the card"
+        ),
         pytest.param(A, told(content=content("ab"), title="x"), id="it tells more"),
         pytest.param(told(content=content("a"), title="x"), AB, id="it tells less"),
         pytest.param(
@@ -122,6 +160,24 @@ A, AB = told(content=content("a")), told(content=content("ab"))
 )
 def test_any_other_update_leaves_the_earlier_one_as_it_is(earlier: Json, later: Json) -> None:
     assert not supersedes(earlier, later)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"update": 3},
+        told(title="x"),
+        told(rawOutput={"code": 0}),
+        told(content=content("a"), theirs=1),
+        told(content=content("a"), status="failed"),
+        told(content=content("a"), toolCallId=3),
+        told(content="a"),
+        {**A, "sessionId": "1"},
+    ],
+)
+def test_an_update_that_tells_no_output_as_it_is_so_far_is_none_that_grows(params: Json) -> None:
+    assert grows(params) == ""
 
 
 texts = st.sampled_from(["a", "ab", "abc", "b", "```\na\n```", "```\nab\n```"])
