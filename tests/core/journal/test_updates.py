@@ -37,6 +37,17 @@ async def test_what_was_recorded_is_there_without_any_sync(
     await other.close()
 
 
+@pytest.mark.hazard("T2.6")
+async def test_a_row_is_superseded_only_as_it_was_when_it_was_written(
+    session: SessionJournal,
+) -> None:
+    for name in ("a", "b", "a"):
+        session.record(1, lines(tool(name)))
+    session.record(1, lines(tool("c")), [(1, lines(tool("a"))), (2, lines(tool("a")))])
+    assert await transcript(session) == [tool("b"), tool("a"), tool("c")]
+    assert session.last_row == 4
+
+
 @pytest.mark.hazard("T3.1")
 async def test_an_unknown_update_comes_back_equal(session: SessionJournal) -> None:
     odd = {"update": {"sessionUpdate": "novelty", "n": [1, 1.5, None, True, "\x00\ud83d"]}}

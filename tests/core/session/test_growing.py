@@ -10,6 +10,7 @@ import pytest
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import SESSION_PROMPT, Json
+from acp_bridge.core.wire.jsonrpc import loads
 from tests.core.session.journals import failing, recorded
 from tests.core.session.living import CANCELLED, DONE, Living, first, living
 from tests.core.session.played_agent import PlayedAgent
@@ -43,7 +44,7 @@ def rows(here: Living) -> list[bytes]:
 
 def lines_in_file(home: Path) -> str:
     """All that the session's file has, once it is closed."""
-    (path,) = home.glob("sessions/*.db")
+    (path,) = (each for each in files(home) if each.suffix == ".db")
     with closing(sqlite3.connect(path)) as db:
         return "".join(str(lines) for (lines,) in db.execute("SELECT lines FROM updates"))
 
@@ -187,3 +188,43 @@ async def test_while_the_journal_can_not_be_written_nothing_of_it_is_lost(
         agent.answer(turn, DONE)
         told = [each for each in await kept(here) if "acp-bridge" not in each]
         assert told == ["in_progress", "ab", "ab", "abc", "abc", "abcd"]
+
+
+async def test_an_update_supersedes_none_of_an_earlier_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TurnedClock(monkeypatch)
+    async with living(tmp_path, first=first()) as here:
+        agent, turn = await works(here)
+        agent.update(**output("a"))
+        agent.answer(turn, DONE)
+        agent.update(**output("ab"))
+        agent.update(**output("abc"))
+        here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        agent.update(**output("abcd"))
+        agent.answer(turn, DONE)
+        assert [*map(text_of_line, rows(here))][-4:] == ["a", "abc", "prompt", "abcd"]
+
+
+async def test_a_long_command_leaves_no_long_wal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TurnedClock(monkeypatch)
+    async with living(tmp_path, first=first()) as here:
+        agent, turn = await works(here)
+        text = "x" * 50_000
+        for _ in range(200):
+            text += "x"
+            agent.update(**output(text))
+            await clock.passes(0.5)
+        assert sum(path.stat().st_size for path in files(tmp_path)) < 6_000_000
+        agent.answer(turn, DONE)
+
+
+def text_of_line(lines: bytes) -> str:
+    return text_in(loads(lines).get("update", {"content": "prompt"}))
+
+
+def files(home: Path) -> list[Path]:
+    return [*home.glob("sessions/*")]

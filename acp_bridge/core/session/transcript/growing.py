@@ -148,7 +148,7 @@ class Growing:
             shown.noted = self._places.aside(shown.params)
         for view in views:
             all_told = [*self._unsent.pop(view, {}).values(), *told]
-            if not view.lag and view.full(self.lags_from):
+            if view.full(self.lags_from):
                 last = _last_of_each(all_told)
                 if not whole:
                     self._unsent[view] = last

@@ -494,14 +494,15 @@ class TranscriptOut:
     async def _pace(self) -> None:
         """Record and send, from time to time, the outputs that have grown, until none has."""
         with self._pause:
-            await anyio.sleep(waits.GROWING)
-            while self._growing.waits:
-                self._flush(due=True, whole=False)
+            goes_on = True
+            while goes_on:
                 if self._growing.recorded > WAL_LIMIT_BYTES:
                     self._growing.recorded = 0
                     with suppress(JournalError):
                         await self._journal.checkpoint()
                 await anyio.sleep(waits.GROWING)
+                if goes_on := self._growing.waits:
+                    self._flush(due=True, whole=False)
         self._paced, self._pause = False, anyio.CancelScope()
 
     def end(self) -> None:
