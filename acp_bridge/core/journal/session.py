@@ -41,6 +41,7 @@ from acp_bridge.core.journal.records import (
 from acp_bridge.core.records import replace
 from acp_bridge.core.wire.jsonrpc import dumps, loads
 
+#: the row stays, empty: no later row gets its number.
 _CLEAR: Final = "UPDATE updates SET lines = x'' WHERE id = ? AND lines = ?"
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
@@ -355,6 +356,10 @@ class SessionJournal:
         cleared = tuple([(_CLEAR, row) for row in superseded]) if superseded else ()
         self._file.write_or_keep(Write(cleared, turn, (lines,)))
         self._follow(lines)
+
+    def is_read(self, row: int) -> bool:
+        """Return True if a replay goes on up to a row, or beyond: the row is to stay until then."""
+        return any(extent.last_row >= row for extent in self._readers)
 
     def _follow(self, lines: bytes) -> None:
         if self.follower:

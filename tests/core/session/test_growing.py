@@ -207,6 +207,24 @@ async def test_an_update_supersedes_none_of_an_earlier_turn(
         assert [*map(text_of_line, rows(here))][-4:] == ["a", "abc", "prompt", "abcd"]
 
 
+async def test_a_replay_that_goes_on_shows_what_was_kept_when_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TurnedClock(monkeypatch)
+    async with living(tmp_path, first=first()) as here:
+        agent, turn = await works(here)
+        agent.update(**output("a"))
+        begun = here.journal.extent()
+        agent.update(**output("ab"))
+        here.session.transcript.flush()
+        shown = [each async for page in here.journal.replay(up_to=begun) for each in page]
+        assert text_in(shown[-1]["update"]) == "a"
+        begun.close()
+        agent.update(**output("abc"))
+        agent.answer(turn, DONE)
+        assert await kept(here) == ["in_progress", "abc"]
+
+
 async def test_a_long_command_leaves_no_long_wal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,8 @@ class Growing:
         """
         if (known := self._known(params)) and params["update"].get("status") in ENDED:
             del self._outputs[params["update"]["toolCallId"]]
-            self._superseded += known.rows if supersedes(known.params, params) else []
+            if supersedes(known.params, params):
+                self._superseded += self._unread(known.rows)
         return known is not None and self._begin(params, line, head)
 
     def _begin(self, params: Json, line: bytes, head: bytes) -> bool:
@@ -129,14 +130,17 @@ class Growing:
         """
         held, self._held = [*self._held.values()], {}
         for output in held:
-            write(output.line, output.rows)
+            write(output.line, self._unread(output.rows))
             self._places.take()  # it moves no place
             self.recorded += len(output.line)
-            output.rows = []
+            output.rows = [row for row in output.rows if self._journal.is_read(row[0])]
             with suppress(JournalError):
                 if not self._journal.behind:
-                    output.rows = [(self._journal.last_row, output.line)]
+                    output.rows.append((self._journal.last_row, output.line))
         return bool(held)
+
+    def _unread(self, rows: list[Row]) -> list[Row]:
+        return [row for row in rows if not self._journal.is_read(row[0])]
 
     def send(self, views: Iterable[ClientView], *, placed: bool, whole: bool) -> None:
         """Send clients the updates of outputs; to one that is behind, the last ones if `whole`.
