@@ -48,7 +48,7 @@ class Growing:
     def __init__(self, journal: SessionJournal, places: Places, lags_from: int) -> None:
         """`lags_from`: bytes that wait for a client which does not keep up."""
         self._journal, self._places = journal, places
-        self.lags_from = lags_from
+        self._lags_from = lags_from
         self._outputs: dict[str, _Output] = {}
         #: the outputs that the journal lacks as they are now, in the order of their last updates.
         self._held: dict[str, _Output] = {}
@@ -72,7 +72,7 @@ class Growing:
     def take(self, params: Json, line: bytes, head: bytes) -> bool:
         """Hold an update that begins an output, or goes on with one; False if it is none to hold.
 
-        `head`: as for `ClientView`. Of an output that ends nothing is held any more.
+        `head`: as for `ClientView`. If the update ends the output, what was held of it is dropped.
         """
         if (known := self._known(params)) is None:
             return self._begin(params, line, head)
@@ -152,7 +152,7 @@ class Growing:
             shown.noted = self._places.aside(shown.params)
         for view in views:
             all_told = [*self._unsent.pop(view, {}).values(), *told]
-            if view.full(self.lags_from):
+            if view.full(self._lags_from):
                 last = _last_of_each(all_told)
                 if not whole:
                     self._unsent[view] = last
