@@ -176,8 +176,8 @@ IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess"
 
 #: What the front never needs. (`import acp` costs 0.7 s, `import litellm` 3 s.)
 HEAVY = {
-    *("acp", "litellm", "pydantic", "rich", "prompt_toolkit", "click", "typer", "argparse"),
-    *("agent", "openai", "shtab", "websockets"),
+    *("acp", "litellm", "pydantic", "pydantic_core", "rich", "prompt_toolkit", "click", "typer"),
+    *("agent", "openai", "argparse", "shtab", "websockets"),
 }
 #: What people run in a terminal: serving knows nothing of it.
 COMMANDS = tuple(

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, Final
 
-from pydantic_core import from_json
-
 from acp_bridge.core.protocol import (
     AUTHENTICATE,
     CANCEL_REQUEST,
@@ -34,6 +32,7 @@ from acp_bridge.core.wire.jsonrpc import (
     is_id,
     read_object,
 )
+from acp_bridge.core.wire.plain_json import plain_loads
 from acp_bridge.versions.v2 import AUTH_LOGIN
 
 #: the component that a bridge is.
@@ -160,7 +159,7 @@ def _is_update(line: bytes, message: Message | Malformed | None) -> bool:
     """
     if message is None:
         try:
-            message = from_json(line, allow_inf_nan=False, cache_strings="keys")
+            message = plain_loads(line)
         except ValueError:
             return False
     return (

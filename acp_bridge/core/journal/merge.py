@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pydantic_core import from_json
-
 from acp_bridge.core.protocol import (
     MESSAGES,
     OF_VERSION_1,
@@ -25,6 +23,7 @@ from acp_bridge.core.protocol import (
     own_meta,
 )
 from acp_bridge.core.wire.jsonrpc import dumps, read_object
+from acp_bridge.core.wire.plain_json import plain_loads
 
 _TEXT: Final = re.compile(rb'"text":"([^"\\]*(?:\\.[^"\\]*)*)"')
 
@@ -98,7 +97,7 @@ class Merger:
         if not head or not raw.startswith(head) or not raw.endswith(tail):
             return False
         try:  # one JSON string with its quotes, or it is no such line
-            text = from_json(raw[len(head) - 1 : len(raw) - len(tail) + 1])
+            text = plain_loads(raw[len(head) - 1 : len(raw) - len(tail) + 1])
         except ValueError:
             return False
         return self._add(text)

@@ -23,11 +23,11 @@ from enum import Enum
 from typing import Any, Final, Self, TypeAlias, TypeGuard
 
 from msgspec import Struct
-from pydantic_core import from_json, to_json
 
 from acp_bridge.core.protocol import CANCEL_REQUESTS, SESSION_CANCEL, ErrorCode, as_object
 from acp_bridge.core.records import replace
 from acp_bridge.core.wire.long_line import read_ends
+from acp_bridge.core.wire.plain_json import plain_loads, read_plain, write_any, write_plain
 from acp_bridge.core.wire.slow_json import is_object, says_twice, slow_loads, without_depths
 from acp_bridge.core.wire.spread import Spread, begins_message, begins_object
 
@@ -231,11 +231,13 @@ def encode(message: Message) -> bytes:
     Raises ValueError, TypeError or RecursionError if the message holds what JSON cannot.
     """
     try:
-        line = to_json(message, inf_nan_mode="constants")
-    except ValueError:  # lone surrogates, or deeper than pydantic_core goes
-        line = json.dumps(message, separators=(",", ":")).encode("ascii")
-    if b"Infinity" in line or b"NaN" in line:
-        line = _CONSTANT.sub(lambda match: _FINITE.get(match[0], match[0]), line)
+        line = write_plain(message)
+        # It makes nulls of infinities and NaN.
+        plain = b"null" not in line or read_plain(line) == message
+    except (ValueError, TypeError, RecursionError):
+        plain = False
+    if not plain:
+        line = _CONSTANT.sub(lambda match: _FINITE.get(match[0], match[0]), write_any(message))
     if not line.isascii() and (0xE2 in line or 0xC2 in line):  # to look for one byte is quick
         for raw, escaped in _ENDS_OF_LINES:
             if raw in line:
@@ -251,10 +253,10 @@ def dumps(value: Any) -> bytes:
 def loads(text: bytes | str) -> Any:
     """Return the value of a JSON text that `dumps` or an agent wrote, None if it is damaged."""
     try:
-        return from_json(text)
-    except (ValueError, TypeError):  # a TypeError for half of a pair in a str
+        return read_plain(text)
+    except (ValueError, RecursionError):
         try:
-            return json.loads(text)  # lone surrogates
+            return json.loads(text)  # lone surrogates, infinities
         except (ValueError, RecursionError):
             return None
 
@@ -391,7 +393,7 @@ class Decoder:
                 found.append(_too_long(line[: self._ends], line[-self._ends :], self._limit))
                 continue
             try:
-                value = from_json(line, allow_inf_nan=False, cache_strings="keys")
+                value = plain_loads(line)
             except ValueError:
                 plain = False
                 self._take_odd(line, found)
@@ -522,7 +524,7 @@ def _checked(value: Any) -> Message | Malformed:
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")
-    if not is_id(id):
+    if type(id) not in _ID_TYPES:
         if type(value.get("method")) is str and value["method"] in CANCELS:  # it needs no id
             return {name: value[name] for name in value if name != "id"}
         answers = "method" not in value and ("result" in value or "error" in value)

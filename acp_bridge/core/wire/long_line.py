@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
-
-from pydantic_core import from_json
 
 #: the byte order mark in UTF-8, with which some programs begin what they write.
 BOM: Final = b"\xef\xbb\xbf"
@@ -41,7 +40,7 @@ def _scalar(text: bytes) -> str | int | float | None:
     if text.startswith(b"'"):
         text = b'"' + text[1:-1].replace(b'"', b'\\"') + b'"'
     try:
-        value: str | int | float | None = from_json(text)
+        value: str | int | float | None = json.loads(text)
     except ValueError:
         return None
     return value

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from acp_bridge.core.wire.long_line import BOM
 
-#: Lists and objects inside each other. pydantic_core stops there, too; `encode` reaches deeper.
+#: Lists and objects inside each other; `encode` reaches deeper.
 MAX_DEPTH: Final = 200
 #: how many times a message is looked for behind other text, in a line of how many characters at
 #: most: each time may read the rest of the line.
@@ -43,7 +43,7 @@ def slow_loads(line: bytes, reader: json.JSONDecoder = _READER) -> tuple[list[An
     while at < len(text):
         try:
             value, end = reader.raw_decode(text, at)
-            _check_depth(value)
+            check_depth(value)
         except (ValueError, RecursionError):
             tries += 1
             found = None
@@ -109,8 +109,8 @@ def _space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _check_depth(value: Any) -> None:
-    """Raise ValueError for what is nested too deep."""
+def check_depth(value: Any) -> None:
+    """Raise ValueError for a value that is nested too deep."""
     level = _containers([value])
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in _containers(outer)]
