@@ -236,13 +236,13 @@ TOOL_CALL_CONTENT_CHUNK: Final = "tool_call_content_chunk"
 
 #: kinds that carry text of the conversation, in chunks.
 MESSAGES: Final = (USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT)
+#: kinds about a tool call.
+CALLS: Final = frozenset({TOOL_CALL, TOOL_CALL_UPDATE})
 #: kinds that tell the conversation: recorded in order, replayed by a load.
-TRANSCRIPT: Final = frozenset(
-    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, PLAN, PLAN_UPDATE, PLAN_REMOVED, SAID_UPDATE}
-)
+TRANSCRIPT: Final = frozenset({*MESSAGES, *CALLS, PLAN, PLAN_UPDATE, PLAN_REMOVED, SAID_UPDATE})
 #: kinds of which only the last one counts: kept by kind, sent once after a replay, in this order.
 STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO_UPDATE)
-_STATE: Final = frozenset(STATE)
+STATES: Final = frozenset(STATE)
 #: kinds that a client gets only with these capabilities (spec: drafts of plans and compaction).
 ASKED_FOR_KINDS: Final = {
     PLAN_UPDATE: (PLAN,),
@@ -341,7 +341,7 @@ def without_state(update: Json) -> Json:
 
 def is_state(update: Json) -> bool:
     """Return True when only the last update of this kind counts."""
-    return update.get("sessionUpdate") in _STATE
+    return update.get("sessionUpdate") in STATES
 
 
 def has(capabilities: object, *path: str) -> bool:

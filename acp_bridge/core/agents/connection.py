@@ -498,8 +498,12 @@ class Connection:
         if method.startswith(OWN_PREFIX):
             event("agent.noise", agent=self.name, what="a notification that only a bridge sends")
             return
-        params = self._as_named(params)
-        if method in CANCEL_REQUESTS and self.links.several:
+        if isinstance(params, dict) and ("_meta" in params or "session_id" in params):
+            params = self._as_named(params)
+        if (only := self.links.only) is not None:
+            only.on_notification(method, params)
+            return
+        if method in CANCEL_REQUESTS:
             links = [link for link in self.links if link.at_clients.has_id(withdrawn(params))]
         else:
             links = self._links_of(params)
@@ -514,8 +518,8 @@ class Connection:
         The only link gets everything. There are several if any of the sessions may be meant that
         the agent has not named yet, and none if none of the process's sessions is meant.
         """
-        if self.links.first is None or not self.links.several:
-            return list(self.links)
+        if (only := self.links.only) is not None:
+            return [only]
         about = params if isinstance(params, dict) else {}
         session_id, origin = about.get("sessionId"), about.get("requestId")
         for link in self.links:
@@ -524,7 +528,7 @@ class Connection:
         unnamed = [link for link in self.links if link.awaits_its_id]
         if session_id is not None:
             return unnamed
-        return [self.links.only_working or next(iter(unnamed), self.links.first)]
+        return [self.links.only_working or next(iter(unnamed or self.links))] if self.links else []
 
     def on_batch_end(self) -> None:
         for link in tuple(self.links):

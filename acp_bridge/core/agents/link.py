@@ -409,7 +409,6 @@ class Link:
 
     def on_notification(self, method: str, params: Any) -> None:
         """Handle a notification of the agent's."""
-        named = isinstance(params, dict) and "sessionId" in params
         updates = method == SESSION_UPDATE and isinstance(params, dict)
         kind = kind_of(params) if updates else None
         if updates and not isinstance(kind, str):
@@ -417,15 +416,21 @@ class Link:
         if kind == SAID_UPDATE and not self.speaks_v2:
             event("agent.noise", agent=self.name, what="an update that only a bridge makes")
         elif updates and not self._parked:
-            if self._has(params.get("sessionId")):
+            session_id = params.get("sessionId")
+            if (session_id and session_id == self.agent_session_id) or self._has(session_id):
                 self.owner.on_update(self, params)
             elif not self.forks.take_update(params):
                 event("agent.noise", agent=self.name, what="an update of another session")
-        elif self._parked and method not in CANCEL_REQUESTS and (updates or named):
+        elif self._keeps(method, params):
             self._kept.append((method, params))
             self.parked_bytes += len(encode(params))
         else:
             self._hand_over(method, params)
+
+    def _keeps(self, method: str, params: Any) -> bool:
+        """Return True for a message about a session while the link is parked."""
+        about = isinstance(params, dict) and (method == SESSION_UPDATE or "sessionId" in params)
+        return self._parked and about and method not in CANCEL_REQUESTS
 
     def on_batch_end(self) -> None:
         """Note that everything of one read has been handed over."""

@@ -99,6 +99,8 @@ class PooledProcess(Generic[_Place]):
     def __init__(self) -> None:
         """Begin without a place."""
         self._places: list[_Place] = []
+        #: the session, if there is exactly one.
+        self.only: _Place | None = None
         self._working: set[_Place] = set()
         self._fresh: set[_Place] = set()
         #: it has one session at most that had a prompt.
@@ -155,11 +157,6 @@ class PooledProcess(Generic[_Place]):
         return len(self._places) > 1
 
     @property
-    def first(self) -> _Place | None:
-        """The session that came first of those that are there; None if there is none."""
-        return next(iter(self._places), None)
-
-    @property
     def works(self) -> bool:
         """True while a session works."""
         return bool(self._working)
@@ -186,6 +183,7 @@ class PooledProcess(Generic[_Place]):
         if place not in self._places:
             self._places.append(place)
             self._fresh.add(place)
+            self._note_only()
 
     def note_prompted(self, place: _Place) -> tuple[_Place, ...]:
         """Note that a session had a prompt, here or elsewhere; returns those to tell, as `note`."""
@@ -209,7 +207,11 @@ class PooledProcess(Generic[_Place]):
         self._fresh.discard(place)
         before.pop(place, None)
         self._places = [each for each in self._places if each is not place]
+        self._note_only()
         return self._changed(before)
+
+    def _note_only(self) -> None:
+        self.only = self._places[0] if len(self._places) == 1 else None
 
     def working(self, place: _Place) -> bool:
         """Return True while this session works."""

@@ -16,13 +16,12 @@ from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import Phase, Snapshot, State
 from acp_bridge.core.protocol import (
     ASKS_A_PERSON,
+    CALLS,
     CANCEL_REQUEST,
     OF_SUBAGENTS,
+    STATES,
     SUBAGENT_UPDATE,
-    TOOL_CALL,
-    TOOL_CALL_UPDATE,
     Json,
-    is_state,
     without_said,
 )
 from acp_bridge.core.runtime.log import event
@@ -118,9 +117,14 @@ class FromAgent:
         """Record and show an update in the protocol's form, or drop it."""
         # A cancelled turn whose client doesn't read: what waits stays bounded (P15).
         unread = self._draining and self._pacing.unread
-        if self._took_of_subagents(link, params, update, unread=unread):
+        kind = update["sessionUpdate"]
+        of_child = link.children and self._updates.children.of(link.children, params)
+        if of_child or kind in OF_SUBAGENTS:
+            if not unread or kind == SUBAGENT_UPDATE:  # not what they say
+                self._take_of_subagents(link, params)
             return
-        if unread and not is_state(update):
+        is_a_state = kind in STATES
+        if unread and not is_a_state:
             if self._outside:
                 self._work.note_update(update)
             return
@@ -128,12 +132,12 @@ class FromAgent:
             return
         if self._outside:
             self._work.note_update(shown)
-        is_a_state = is_state(shown)
         self._progress |= not is_a_state
         if is_a_state and (shown := self._note_state(link, shown)) is None:
             return
-        told = {**params, "update": shown}
+        told = params.copy()
         told.pop("sessionId", None)
+        told["update"] = shown
         if unread and is_a_state:
             self._withheld[shown["sessionUpdate"]] = told
             return
@@ -143,7 +147,7 @@ class FromAgent:
             acts, self.when_shown = self.when_shown, []
             for act in acts:
                 act(link.epoch)
-        if shown["sessionUpdate"] in (TOOL_CALL, TOOL_CALL_UPDATE):
+        if shown["sessionUpdate"] in CALLS:
             self._to_client.note_card(shown)
 
     def _note_phase(self, link: Link, now: Snapshot) -> None:
@@ -152,19 +156,8 @@ class FromAgent:
         self._phase, self._draining = now.phase(link.epoch), now.permits.drains
         self._outside = self._is_outside(self._phase)
 
-    def _took_of_subagents(self, link: Link, params: Json, update: Json, *, unread: bool) -> bool:
-        """Show an update of a subagent, or about one, and return True; False for any other update.
-
-        `unread`: only those about subagents are shown, not what they say.
-        """
-        kind = update["sessionUpdate"]
-        if kind not in OF_SUBAGENTS and not self._updates.children.of(link.children, params):
-            return False
-        if not unread or kind == SUBAGENT_UPDATE:
-            self._take_of_subagents(link, params)
-        return True
-
     def _take_of_subagents(self, link: Link, params: Json) -> None:
+        """Show an update of a subagent, or about one."""
         try:
             told = self._subagents.take(
                 link, without_said(params), self._phase, excused=self._to_agent.busy

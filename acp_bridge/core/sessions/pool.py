@@ -523,6 +523,6 @@ class Pool:
 
 def _link(process: PooledProcess[OfSession]) -> Link:
     """Return the oldest place in a process."""
-    place = process.first
+    place = next(iter(process), None)
     assert isinstance(place, Link)
     return place

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from acp_bridge.core import protocol
 from acp_bridge.core.machine.states import Phase
 from acp_bridge.core.protocol import (
+    CALLS,
     ENDED,
     OF_VERSION_1,
     SAID,
@@ -202,7 +203,7 @@ class Updates:
         if self.late and self.late.covers(update):
             return None
         self.spoke = self.spoke or not (kind == USER_MESSAGE or odd_updates.is_blank(update))
-        if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
+        if kind in CALLS:
             return self.card(update, creates=kind == TOOL_CALL)
         if isinstance(update.get("messageId"), str):
             return self._message(update)
@@ -270,7 +271,7 @@ class Updates:
             if kind == TOOL_CALL and update.get("status") not in ENDED:
                 raise Leak(TOOL_CALL)
             return None
-        if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
+        if kind in CALLS:
             return self.card(update, creates=kind == TOOL_CALL)
         return self._message(update) if isinstance(update.get("messageId"), str) else update
 

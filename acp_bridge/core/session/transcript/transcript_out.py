@@ -29,9 +29,9 @@ from acp_bridge.core.protocol import (
     COMMANDS_UPDATE,
     SAID_UPDATE,
     SESSION_UPDATE,
+    STATES,
     TOOL_CALL_UPDATE,
     Json,
-    is_state,
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
@@ -221,7 +221,8 @@ class TranscriptOut:
         `again`: the agent says it because it was given the session again, so a client that was
         shown the same state before is not shown it.
         """
-        params = self.named(params)
+        if "_meta" in params:
+            params = self.named(params)
         line, kind = encode(params), params["update"].get("sessionUpdate")
         if kind == TOOL_CALL_UPDATE and self._grew(params, line):
             return
@@ -230,7 +231,7 @@ class TranscriptOut:
         if self._updates.children and is_of_subagents(params):
             self._rows.append(line)
             self._show(params, self.flush(), recorded=True)
-        elif is_state(params["update"]):
+        elif kind in STATES:
             self._keep_state(params)
             self.show_only(params, again=again)
         elif (self._converts and is_converted(params["update"])) or kind == SAID_UPDATE:
