@@ -91,7 +91,7 @@ def end_with(bridge: socket.socket) -> None:
 
 
 def load_agent(model: str | None, home: str | None) -> list[str]:
-    """Imports an agent's modules; returns the offered models if the default one needs LiteLLM."""
+    """Imports an agent's modules; returns the offered models if the user's own need LiteLLM."""
     from acp_bridge.core.wire.lossy import text_stream
 
     sys.stdout = sys.stderr = text_stream(2)  # before libraries keep references to them
@@ -101,15 +101,12 @@ def load_agent(model: str | None, home: str | None) -> list[str]:
     import agent.serve.connection
     import agent.serve.sdk_transport  # noqa: F401
     from agent.model import ModelError
-    from agent.providers.provider_model import ProviderModel
     from agent.serve.introduction import introduction
 
     introduction()  # cached: all agents share it
     try:
         models = agent_process.prepare(model, home).models
-        if not isinstance(models.open(models.default), ProviderModel):
-            return []
-        return [choice.id for choice in models.offered()]
+        return [choice.id for choice in models.offered()] if models.need_library() else []
     except (ModelError, ValueError, OSError):
         return []  # the forked agent reports the problem
 

@@ -79,6 +79,8 @@ class Abilities:
         return replace(known, window=window)
 
     async def _looked_up(self, target: Target) -> ModelInfo | None:
+        if not library.is_loaded():
+            return None  # LiteLLM is not asked about a model that its map lacks
         if target.provider not in ollama.PROVIDERS:
             return library.model_info(target.model, target.provider)
         with anyio.move_on_after(_INFO_SECONDS):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from agent.key_help import key_help
 from agent.model import DEMO, Model, ModelChoice, ModelError
@@ -65,6 +66,17 @@ class AllModels:
         # LiteLLM may know the provider of a key that the user has
         named = bool(prefix and slash) and prefix.isidentifier()
         return named and self._keys.look().key(variables(prefix)) is not None
+
+    def need_library(self) -> bool:
+        """Returns True if the default model, or another that the user named, needs LiteLLM.
+
+        Raises ModelError if the default model has no key.
+        """
+        found = [self.open(self.default)]
+        for id in (*self._settings.models, self._settings.summary_model or DEMO):
+            with suppress(ModelError):
+                found.append(self.open(id))
+        return any(isinstance(each, ProviderModel) and each.needs_library for each in found)
 
     async def warm(self) -> None:
         try:

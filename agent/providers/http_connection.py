@@ -5,14 +5,15 @@ Invariants
 - Silence, a line of the answer and the text of an error are bounded.
 - Whatever the HTTP library raises becomes a Failure.
 
-The HTTP client is LiteLLM's, which knows the user's proxies and certificates and parses in C.
+The HTTP client is LiteLLM's, which knows the user's proxies and certificates and parses in C, or
+`plain_http` while LiteLLM is not loaded.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -20,7 +21,7 @@ from anyio import to_thread
 from anyio.lowlevel import RunVar, checkpoint
 
 from agent.loose import Lines
-from agent.providers import library
+from agent.providers import library, plain_http
 from agent.providers.failure import Failure, Fault, seconds_to_wait
 from agent.providers.request import Request
 
@@ -39,16 +40,9 @@ async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
 
     `silence`: seconds without a byte after which it fails. Raises Failure.
     """
-    http = await client()
+    post = _post if library.is_loaded() else plain_http.post
     with failures("unreachable", silence):
-        sent = http.build_request(
-            "POST",
-            request.url,
-            headers=request.headers,
-            content=request.body,
-            timeout=(_CONNECT_SECONDS, None, None, None),
-        )
-        response = await http.send(sent, stream=True, follow_redirects=False)
+        response = await post(request.url, request.headers, request.body, _CONNECT_SECONDS)
     try:
         if response.status_code != 200:
             raise await _refusal(response)
@@ -56,6 +50,13 @@ async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
     finally:
         with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
             await response.aclose()
+
+
+async def _post(url: str, headers: Mapping[str, str], body: bytes, connect: float) -> Any:
+    http = await client()
+    timeout = (connect, None, None, None)
+    sent = http.build_request("POST", url, headers=headers, content=body, timeout=timeout)
+    return await http.send(sent, stream=True, follow_redirects=False)
 
 
 async def lines(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:

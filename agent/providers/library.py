@@ -11,11 +11,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import importlib.util
+import json
 import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from agent.model import THOUGHT_LEVELS, ModelError, ModelInfo
@@ -28,6 +31,8 @@ _SWITCHES = {
     "LITELLM_MODE": "PRODUCTION",
     "REPEATED_STREAMING_CHUNK_LIMIT": str(10**9),
 }
+#: the file with LiteLLM's map of models
+_MAP = "model_prices_and_context_window_backup.json"
 
 
 class Withheld(Exception):
@@ -76,6 +81,20 @@ def load() -> Any:
 
 def is_loaded() -> bool:
     return load.cache_info().currsize > 0
+
+
+@cache
+def may_know(model: str, provider: str) -> bool:
+    """Returns False if LiteLLM is installed and its map lacks the model; imports nothing of it."""
+    spec = importlib.util.find_spec("litellm")
+    if spec is None or spec.origin is None:
+        return True
+    try:
+        known = Path(spec.origin).with_name(_MAP).read_bytes()
+    except OSError:
+        return True
+    names = (model, f"{provider}/{model}", model.rpartition("/")[2])
+    return any(json.dumps(name).encode() in known for name in names)
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ from agent.model import (
     ToolSpec,
     Usage,
 )
-from agent.providers import direct_stream, http_connection, library, library_stream, ollama
+from agent.providers import direct_stream, http_connection, library, library_stream, ollama, plain
 from agent.providers.abilities import Abilities, loaded
 from agent.providers.anthropic_form import AnthropicForm
 from agent.providers.chat_form import ChatForm
@@ -113,9 +113,18 @@ class ProviderModel:
         self._abilities = abilities or Abilities()
         self._mask = mask
 
+    @property
+    def needs_library(self) -> bool:
+        """False if the model is asked without LiteLLM, because that isn't loaded and adds nothing.
+
+        It looks at the key and the base URL as they are now.
+        """
+        return self._plain_target() is None
+
     async def info(self) -> ModelInfo:
         try:
-            await loaded()
+            if self.needs_library:
+                await loaded()
             target, access = self._target()
         except ModelError:
             return ModelInfo()
@@ -128,9 +137,10 @@ class ProviderModel:
         A forked agent skips most of it: its parent has loaded that, and a thread that did it again
         would only delay `session/new`.
         """
-        if not library.is_loaded():
+        if self.needs_library and not library.is_loaded():
             await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
-        await http_connection.client()
+        if library.is_loaded():
+            await http_connection.client()
 
     def rehearse(self, tools: Sequence[ToolSpec]) -> None:
         """Looks the model up and builds a request that is not sent; blocks the thread.
@@ -176,12 +186,13 @@ class ProviderModel:
 
     def _prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> _Call:
         """Prepares a model call; blocks the thread. Raises ModelError."""
-        target, access = self._target()
+        found = self._plain_target()
+        target, access = found or self._target()
         if access.lacks_key:
             raise missing_key(access)
         if strange := access.strange:
             raise ModelError(strange, "auth")
-        request = self._request(target, messages, tools)
+        request = (plain.build if found else self._request)(target, messages, tools)
         if request is None:
             library.load_stream(target.provider)
         url = request.url if request else target.base_url or ""
@@ -197,12 +208,26 @@ class ProviderModel:
 
     def _target(self) -> tuple[Target, Access]:
         """Returns the model with its provider, and the key and base URL. Raises ModelError."""
+        if (found := self._plain_target()) is not None:
+            return found
         try:
             model, provider, base_url = library.split(self.id)
         except ModelError:
             raise
         except Exception as error:  # LiteLLM's error type depends on the provider
             raise unknown_model(self.id) from error
+        return self._target_at(model, provider, base_url)
+
+    def _plain_target(self) -> tuple[Target, Access] | None:
+        """Returns what `_target` does; None if LiteLLM is loaded or needed."""
+        if library.is_loaded() or not self._direct or (names := plain.split(self.id)) is None:
+            return None
+        target, access = self._target_at(*names, None)
+        own_server = access.base_url is not None
+        return (target, access) if plain.suits(target, own_server=own_server) else None
+
+    def _target_at(self, model: str, provider: str, base_url: str | None) -> tuple[Target, Access]:
+        """Returns what `_target` does; `base_url` is that of LiteLLM."""
         access = self._access(provider)
         key = access.key or (_NO_KEY if access.base_url and provider in PROVIDERS else None)
         said = self._abilities.declared(self.id)
@@ -328,7 +353,7 @@ def _completion(answer: PartialCompletion, call: _Call) -> Completion:
     usage, target = None, call.target
     if (tokens := answer.tokens) is not None:
         cost = tokens.cost
-        if cost is None:
+        if cost is None and library.is_loaded():  # else the model has no price there
             cost = library.cost(target.model, target.provider, tokens)
         usage = Usage(tokens.input, tokens.output, tokens.cached, cost)
     # LiteLLM's own stream calls all reasoning `reasoning_content`, whoever sent it.

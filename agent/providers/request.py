@@ -91,7 +91,9 @@ def build(target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]
     body = config.transform_request(messages=sent, headers=headers, **common)
     url = config.get_complete_url(api_base=base, api_key=key, stream=True, **common)
     form: AnswerForm = "messages" if target.provider == "anthropic" else "chat"
-    return Request(_with_path(url, target.provider), headers, _json({**body, "stream": True}), form)
+    return Request(
+        _with_path(url, target.provider), headers, as_json({**body, "stream": True}), form
+    )
 
 
 def build_responses(
@@ -135,7 +137,7 @@ def build_responses(
     )
     base = target.base_url or DIRECT[target.provider]
     url = config.get_complete_url(api_base=base, litellm_params={})
-    return Request(url, headers, _json({**body, "stream": True}), "responses")
+    return Request(url, headers, as_json({**body, "stream": True}), "responses")
 
 
 #: what LiteLLM puts into a request for itself, and what is given apart
@@ -148,7 +150,8 @@ def _with_path(url: str, provider: str) -> str:
     return url.removesuffix("/").removesuffix("/v1") + "/v1/messages"
 
 
-def _json(body: dict[str, Any]) -> bytes:
+def as_json(body: dict[str, Any]) -> bytes:
+    """Returns the body of a request; half of a surrogate pair in it is escaped."""
     try:
         return to_json(body)
     except (PydanticSerializationError, UnicodeEncodeError):  # half of a surrogate pair in a text
