@@ -6,6 +6,8 @@
     failure             what went wrong, in words (overflow, server_words)
     keys                keys and base URLs, from the environment or a file
     request, outgoing   the HTTP request for a provider, and the conversation as it may see it
+    plain               the request for a model of the user's own server, where LiteLLM adds nothing
+    plain_http          sends it
     http_connection     sends the request and receives the lines of the answer (direct_stream)
     event_body          finds the events in these lines
     chat_form           reads events in OpenAI's form into a partial_completion

@@ -9,6 +9,7 @@ Invariants
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,11 @@ from anyio.abc import ByteStream
 
 #: bytes that are read at once, and that the head of an answer may have
 _READ, _MOST_HEAD = 64 * 1024, 100 * 1024
+
+
+def load() -> Any:
+    """Returns the module h11, which reads HTTP; blocks the thread at the first call."""
+    return importlib.import_module("h11")
 
 
 class Response:
@@ -31,8 +37,7 @@ class Response:
 
     async def aiter_bytes(self) -> AsyncGenerator[bytes]:
         """Yields the body in the pieces that arrive. Raises h11's errors, OSError or anyio's."""
-        import h11
-
+        h11 = load()
         found: list[bytes] = []
         while True:
             event = self._connection.next_event()
@@ -55,8 +60,7 @@ async def post(url: str, headers: Mapping[str, str], body: bytes, connect: float
 
     `connect`: seconds for the connection. Raises h11's errors, OSError or anyio's.
     """
-    import h11
-
+    h11 = load()
     to = urlsplit(url)
     sent = {"Host": to.netloc, "Connection": "close", **headers, "Content-Length": f"{len(body)}"}
     target = f"{to.path or '/'}?{to.query}" if to.query else to.path or "/"

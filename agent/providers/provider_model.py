@@ -47,7 +47,15 @@ from agent.model import (
     ToolSpec,
     Usage,
 )
-from agent.providers import direct_stream, http_connection, library, library_stream, ollama, plain
+from agent.providers import (
+    direct_stream,
+    http_connection,
+    library,
+    library_stream,
+    ollama,
+    plain,
+    plain_http,
+)
 from agent.providers.abilities import Abilities, loaded
 from agent.providers.anthropic_form import AnthropicForm
 from agent.providers.chat_form import ChatForm
@@ -137,10 +145,12 @@ class ProviderModel:
         A forked agent skips most of it: its parent has loaded that, and a thread that did it again
         would only delay `session/new`.
         """
-        if self.needs_library and not library.is_loaded():
+        if not self.needs_library:
+            await to_thread.run_sync(plain_http.load, abandon_on_cancel=True)
+            return
+        if not library.is_loaded():
             await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
-        if library.is_loaded():
-            await http_connection.client()
+        await http_connection.client()
 
     def rehearse(self, tools: Sequence[ToolSpec]) -> None:
         """Looks the model up and builds a request that is not sent; blocks the thread.

@@ -15,6 +15,8 @@ from tests.benchmarks.figures import Figures, ms
 
 _FOLDER = Path(__file__).parent
 _WORDS = 20_000
+#: a model for which LiteLLM is loaded, and one that is asked without it
+MODEL, PLAIN = "openai/gpt-4o", "openai/bench"
 
 
 @contextlib.contextmanager
@@ -33,7 +35,7 @@ def _client(home: Path, base_url: str, *, alone: bool = False) -> Iterator[Clien
     """With a session that has had its first turn: LiteLLM is there. `alone`: without the bridge."""
     env = {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none", "ACP_BRIDGE_HOME": str(home)}
     command = [sys.executable, "-m", "agent"] if alone else bridge(home)
-    with Client([*command, "--model", "openai/bench"], env) as client:
+    with Client([*command, "--model", MODEL], env) as client:
         client.initialize()
         client.new_session()
         client.answer(client.prompt("hello"))

@@ -8,7 +8,7 @@ import statistics
 import time
 from pathlib import Path
 
-from tests.benchmarks.agent_rows import model_server
+from tests.benchmarks.agent_rows import MODEL, model_server
 from tests.benchmarks.client import Client, bridge, children, now
 from tests.benchmarks.figures import Figures, ms
 from tests.benchmarks.memory import tree
@@ -23,7 +23,7 @@ def asleep(home: Path) -> Figures:
     """Of the built-in agent; and of a fixture agent, beside what its own start and load take."""
     with model_server() as url:
         env = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
-        words = [*bridge(home), "--model", "openai/bench", "--sleep-after", str(_REST)]
+        words = [*bridge(home), "--model", MODEL, "--sleep-after", str(_REST)]
         built_in, _ = _woken(words, env, "stream 1 0")
     env = {"FIXTURE_HOME": str(home / "agent")}
     words = [*bridge(home), "--sleep-after", str(_REST), "--", *fixture_command()]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.benchmarks.agent_rows import model_server
+from tests.benchmarks.agent_rows import MODEL, PLAIN, model_server
 from tests.benchmarks.client import Client, children, now
 from tests.benchmarks.figures import Figures, ms
 from tests.benchmarks.memory import private_mb, pss_mb, tree
@@ -34,7 +34,19 @@ def forks(home: Path) -> Figures:
             taken = _taken(home / str(forking), url, forking=forking)
             prefix = "forks" if forking else "without_forks"
             found |= {f"{prefix}_{name}": value for name, value in taken.items()}
+        found["plain_first_prompt_ms"] = ms(_plain_first_prompt(home, url))
     return found
+
+
+def _plain_first_prompt(home: Path, url: str) -> float:
+    """Seconds from a cold start's first prompt to the first word, of a model without LiteLLM."""
+    waits = []
+    for number in range(5):
+        with _client(home / f"plain{number}", url, forking=True, model=PLAIN) as client:
+            client.initialize()
+            client.new_session()
+            waits.append(_first_update(client))
+    return statistics.median(waits)
 
 
 def _taken(home: Path, url: str, *, forking: bool) -> Figures:
@@ -50,7 +62,7 @@ def _taken(home: Path, url: str, *, forking: bool) -> Figures:
 
 
 @contextmanager
-def _client(home: Path, url: str, *, forking: bool) -> Iterator[Client]:
+def _client(home: Path, url: str, *, forking: bool, model: str = MODEL) -> Iterator[Client]:
     """Before `initialize`."""
     env = {
         "OPENAI_BASE_URL": url,
@@ -58,7 +70,7 @@ def _client(home: Path, url: str, *, forking: bool) -> Iterator[Client]:
         "ACP_BRIDGE_DEBUGGABLE": "1",  # or no memory could be read
     }
     start = ["-m", "acp_bridge"] if forking else ["-c", _WITHOUT]
-    command = [sys.executable, *start, "--home", str(home), "--model", "openai/bench"]
+    command = [sys.executable, *start, "--home", str(home), "--model", model]
     with Client(command, env) as client:
         yield client
 

@@ -63,6 +63,7 @@ def _session_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
         ("new_spare_median_ms", _spare_rows),
         ("new_shared_median_ms", _shared_rows),
         ("forks_second_new_ms", _fork_rows),
+        ("plain_first_prompt_ms", _plain_rows),
         ("asleep_built_in_median_ms", _asleep_rows),
         ("hundred_accept_median_ms", _hundred_rows),
     )
@@ -117,6 +118,13 @@ def _agent_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
              (f["cancel_shell_median_ms"], 100, "ms"), (f["cancel_shell_max_ms"], 100, "ms")),
         _row("memory of the built-in agent with LiteLLM loaded (peak)", "as it is",
              (f["agent_peak_mb"], float("inf"), "MB")),
+    ]  # fmt: skip
+
+
+def _plain_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+    return [
+        _row("first prompt to the first update, of a model that is asked without LiteLLM", "150 ms",
+             (f["plain_first_prompt_ms"], 150, "ms")),
     ]  # fmt: skip
 
 
