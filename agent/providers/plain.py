@@ -26,8 +26,8 @@ _PROVIDERS = frozenset(["hosted_vllm", "lm_studio", "openai"])
 _OWN_RULES = re.compile(
     r"gpt|codex|davinci|babbage|\bo\d|ft:|claude|gemini|deepseek", re.IGNORECASE
 )
-#: matches the address of a server without TLS and without a name and password
-_ADDRESS = re.compile(r"http://[^/@?#]+(/[^?#]*)?\Z")
+#: matches an address without TLS, without a name and password, and in which nothing is quoted
+_ADDRESS = re.compile(r"http://[\w.:\[\]-]+(/[\w./~-]*)?\Z", re.ASCII)
 _PATH = "/chat/completions"
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -11,9 +12,11 @@ import pytest
 from agent.model import Message, ModelInfo
 from agent.providers import library, plain
 from agent.providers.abilities import Abilities
+from agent.providers.all_models import AllModels
 from agent.providers.outgoing import Target
 from agent.providers.partial_completion import Tokens
 from agent.providers.request import build, needs_responses
+from agent.settings import Settings
 from agent.tools import Toolbox
 from agent.tools.standard import standard_tools
 from tests.agent.providers.support import ASK, KEY, Open, answer, counted, fails
@@ -99,6 +102,8 @@ def test_other_providers_and_names_of_known_models_are_left_to_litellm(id: str) 
         (target("openai", base="https://127.0.0.1/v1"), True, {}),
         (target("openai", base="http://me:pw@127.0.0.1/v1"), True, {}),
         (target("openai", base="http://127.0.0.1/v1?key=1"), True, {}),
+        (target("openai", base="http://m\u00fcller/v1"), True, {}),
+        (target("openai", base="http://127.0.0.1/my v1"), True, {}),
         (target("openai", thought_level="low"), True, {}),
         (target("openai"), True, {"HTTP_PROXY": "http://proxy"}),
         (target("openai"), True, {"LITELLM_USER_AGENT": "me"}),
@@ -135,6 +140,27 @@ async def test_a_plain_model_is_known_warmed_and_asked_without_litellm(
     [request] = server.requests
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert request.body["reasoning_effort"] == "low"
+
+
+@pytest.mark.usefixtures("withheld")
+@pytest.mark.parametrize(
+    ("default", "more", "needed"),
+    [
+        (MINE, {}, False),
+        (MINE, {"models": ("openai/nobody-s",)}, False),
+        (MINE, {"models": ("openai/gpt-4o",)}, True),
+        (MINE, {"summary_model": "openai/gpt-4o"}, True),
+        (MINE, {"models": ("groq/without-a-key",)}, False),
+        ("openai/gpt-4o", {}, True),
+        ("demo", {}, False),
+    ],
+)
+def test_litellm_is_needed_if_a_model_that_the_user_named_needs_it(
+    tmp_path: Path, default: str, more: dict[str, Any], needed: bool
+) -> None:
+    settings = Settings(tmp_path, tmp_path / "keys.env", default, **more)
+    keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": URL}
+    assert AllModels(settings, keys).need_library() is needed
 
 
 @pytest.mark.usefixtures("withheld")
