@@ -70,9 +70,12 @@ class AllModels:
     def need_library(self) -> bool:
         """Returns True if the default model, or another that the user named, needs LiteLLM.
 
-        Raises ModelError if the default model has no key.
+        With a prepared model as default it is False: LiteLLM waits until another is chosen. Raises
+        ModelError if the default model has no key.
         """
         found = [self.open(self.default)]
+        if not isinstance(found[0], ProviderModel):
+            return False
         for id in (*self._settings.models, self._settings.summary_model or DEMO):
             with suppress(ModelError):
                 found.append(self.open(id))

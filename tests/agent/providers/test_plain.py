@@ -152,7 +152,7 @@ async def test_a_plain_model_is_known_warmed_and_asked_without_litellm(
         (MINE, {"summary_model": "openai/gpt-4o"}, True),
         (MINE, {"models": ("groq/without-a-key",)}, False),
         ("openai/gpt-4o", {}, True),
-        ("demo", {}, False),
+        ("demo", {"models": ("openai/gpt-4o",)}, False),
     ],
 )
 def test_litellm_is_needed_if_a_model_that_the_user_named_needs_it(
