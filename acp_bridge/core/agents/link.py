@@ -174,7 +174,7 @@ class Link:
             return await self.connection.kill()
         self.connection.links.spoiled |= has_come(self)
         await self.leave()
-        return True
+        return self.has_left or await self.connection.kill()  # the others may have left meanwhile
 
     def doom(self) -> None:
         """Note that `kill` is to come: if the process dies of it, no other session prompts it."""

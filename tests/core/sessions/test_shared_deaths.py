@@ -105,3 +105,25 @@ async def test_a_turn_whose_process_dies_as_it_opens_another_session_is_told_how
         assert "exit code 3" in (await it.editor.refusal(running)).message
         resumes.open()
         turn.open()
+
+
+async def test_if_all_that_a_process_does_not_open_leave_at_once_the_last_one_kills_it(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        loaded = [await it.stored("begin") for _ in range(2)]
+        resumes, closes = it.agent.stops_at("session/resume"), it.agent.stops_at("session/close")
+        for each in loaded:
+            await it.load(each)
+        await until(lambda: resumes.reached == 2)
+        (process,) = it.agent.living
+        async with anyio.create_task_group() as tasks:
+            for each in loaded:
+                core = it.sessions.live[each].core
+                link = core._link_of(core.now.epoch)
+                assert link is not None
+                tasks.start_soon(link.kill)
+            await until(lambda: closes.reached == 2)
+            closes.open()
+        assert process not in it.agent.living
+        resumes.open()
