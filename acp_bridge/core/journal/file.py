@@ -60,6 +60,8 @@ Statement: TypeAlias = tuple[str, tuple[object, ...]]
 LIMIT_BYTES: Final = 8 * 1024 * 1024
 #: the most bytes of a row to which updates of one turn are joined while they are kept.
 _ROW_BYTES: Final = 64 * 1024
+#: a checkpoint copies what is written meanwhile in so many passes at most.
+_PASSES: Final = 5
 #: the statement from which on a session counts as one that had a prompt, and is listed.
 PROMPTED: Final = "UPDATE session SET prompted = 1"
 INSERT_ROW: Final = "INSERT INTO updates(turn, lines) VALUES (?, ?)"
@@ -448,9 +450,17 @@ def _closed_connection() -> sqlite3.Connection:
 
 
 def _checkpoint(path: Path) -> bool:
-    """Copy the WAL into the file and sync it; returns whether all of the WAL was copied."""
+    """Copy the WAL into the file and sync it; returns whether all of the WAL was copied.
+
+    What was written meanwhile is copied by a further pass, else the WAL would go on growing.
+    """
     with journal_errors(), closing(connect(path, wait=1)) as connection:
-        _, there, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        before = there = moved = 0
+        for _ in range(_PASSES):
+            _, there, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            if there == before:
+                break
+            before = there
         begin_wal(connection)
         return bool(there == moved)
 

@@ -13,7 +13,7 @@ import pytest
 
 from acp_bridge.core.journal import Journal, JournalError, SessionJournal
 from acp_bridge.core.journal import file as file_module
-from acp_bridge.core.journal.connection import WAL_LIMIT_BYTES, in_thread
+from acp_bridge.core.journal.connection import WAL_LIMIT_BYTES, connect, in_thread
 from tests.core.journal import files
 from tests.core.journal.conftest import SESSION
 from tests.core.journal.files import inode, size, tree
@@ -192,6 +192,35 @@ async def test_a_checkpoint_starts_the_wal_again_in_the_same_file(
     session.record(1, lines(chunk("after")))
     assert inode(wal) == before == os.fstat(session._file._wal).st_ino
     assert len(await transcript(session)) == count + 1
+
+
+async def test_what_one_pass_of_a_checkpoint_leaves_is_copied_by_the_next_one(
+    session: SessionJournal, wal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = wal.with_name(wal.name.removesuffix("-wal"))
+    with closing(sqlite3.connect(path, check_same_thread=False)) as reader:
+
+        class Connected:
+            """Lets the reader end behind the first pass, which could not copy what it lacks."""
+
+            def __init__(self, path: Path, *, wait: float) -> None:
+                self._real = connect(path, wait=wait)
+                self.close = self._real.close
+
+            def execute(self, statement: str) -> sqlite3.Cursor:
+                rows = self._real.execute(statement)
+                if "checkpoint" in statement:
+                    reader.rollback()
+                return rows
+
+        monkeypatch.setattr(file_module, "connect", Connected)
+        session.record(1, lines(chunk("before")))
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM prompts").fetchall()
+        while size(wal) <= WAL_LIMIT_BYTES + 500_000:
+            session.record(1, lines(chunk("x" * 100_000)))
+        await session.checkpoint()
+    assert size(wal) <= WAL_LIMIT_BYTES
 
 
 async def test_a_short_wal_is_not_worth_a_checkpoint(
