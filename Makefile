@@ -95,6 +95,7 @@ test-mcp: $(VENV)/.ready ## MCP servers that are not ours (needs npm and the pac
 	$(PY) -m tests.mcp_not_ours
 
 test-openhands: $(VENV)/.ready ## OpenHands' agent-server, driven by our agent (npm, package index, Python 3.12 or 3.13)
+	@$(PY) -m tests.openhands_not_ours.environment # no test has the time to install it
 	$(PY) -m pytest tests/openhands_not_ours $(ARGS)
 
 test-install: $(VENV)/.ready ## wheel and sdist installed with pip, pipx and uv (package index; ARGS=--every: each Python)

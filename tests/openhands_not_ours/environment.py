@@ -78,3 +78,7 @@ def _candidates() -> Iterator[str]:
     for root in (home / ".pyenv" / "versions", home / ".local" / "share" / "uv" / "python"):
         for pattern in ("*3.12*", "*3.13*"):
             yield from (str(path / "bin" / "python3") for path in sorted(root.glob(pattern)))
+
+
+if __name__ == "__main__":
+    command()
