@@ -476,3 +476,27 @@ def test_a_change_outdates_the_warm_process_unless_that_one_was_told_of_it() -> 
     assert warmth.note_change(warm) is None
     never: Warmth[Place] = Warmth()
     assert never.note_change(other) is None
+
+
+def test_a_process_knows_its_session_if_there_is_exactly_one() -> None:
+    process: Process = PooledProcess()
+    assert process.only is None
+    process.join(A)
+    assert process.only is A
+    process.join(B)
+    assert process.only is None
+    process.leave(A)
+    assert process.only is B
+
+
+def test_sessions_that_had_prompts_and_rest_do_not_occupy_a_process_unless_it_is_for_one() -> None:
+    process: Process = PooledProcess()
+    process.join(A)
+    process.join(B)
+    assert process.fresh(A)
+    process.note_prompted(A)
+    process.note_prompted(B)
+    assert not process.fresh(A)
+    assert not process.occupied(A)
+    process.for_one = True
+    assert process.occupied(A)
