@@ -77,6 +77,7 @@ class AgentNotOurs:
         return {
             "HOME": str(home),
             "LOCAL_KEY": "none",
+            "FAST_AGENT_HOME": str(home / "fast-agent"),
             "GENERIC_API_KEY": "none",
             "GENERIC_BASE_URL": f"http://127.0.0.1:{port}/v1",
             "CODEX_HOME": str(home / "codex"),
