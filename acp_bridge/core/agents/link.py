@@ -208,12 +208,11 @@ class Link:
 
         Either the agent closes it, or it had no prompt.
         """
-        closes = self.can("sessionCapabilities", "close")
-        return closes or self.connection.links.fresh(self)
+        return self._closes or self.connection.links.fresh(self)
 
     async def close_session(self, within: float = waits.CLOSE_ANSWER) -> bool:
         """Have the agent close the session, once; returns True if it says in time that it has."""
-        if self._told_to_close or not self.can("sessionCapabilities", "close"):
+        if self._told_to_close or not self._closes:
             return False
         self._told_to_close = True
         with anyio.move_on_after(within):
@@ -229,7 +228,7 @@ class Link:
         """Have the agent close the session that it has made for a request which was given up."""
         made = made_id(answer.result) if isinstance(answer, Ok) else None
         known = made is None or self.connection.links.has_session(made)
-        if not known and self.can("sessionCapabilities", "close"):
+        if self._closes and not known:
             self.peer.request(SESSION_CLOSE, {"sessionId": made}, lambda answer: None)
 
     def is_gone(self) -> None:
@@ -304,6 +303,11 @@ class Link:
     def can(self, *path: str) -> bool:
         """Return True if `agentCapabilities` has this path as a true flag or an object."""
         return self.connection.can(*path)
+
+    @property
+    def _closes(self) -> bool:
+        """True for an agent that can close a session."""
+        return self.can("sessionCapabilities", "close")
 
     @property
     def speaks_v2(self) -> bool:

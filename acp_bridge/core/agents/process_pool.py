@@ -227,8 +227,9 @@ class PooledProcess(Generic[_Place]):
             return False
         if self._doomed or not self.for_one:
             return self._doomed or self.works
-        fresh = place in self._fresh
-        return self.prompted > (not fresh) or (fresh and self.works)
+        if place in self._fresh:
+            return self.prompted > 0 or self.works
+        return self.prompted > 1
 
     def note(self, place: _Place, *, works: bool) -> tuple[_Place, ...]:
         """Note that a session works, or that it is at rest; returns those to tell.

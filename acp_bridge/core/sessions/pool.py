@@ -121,7 +121,7 @@ class Pool:
         #: set when the process that waits is taken, or has ended.
         self._emptied = anyio.Event()
         #: None unless a process is kept warm.
-        self.warmth: _Warmth | None = None
+        self._warmth: _Warmth | None = None
 
     @property
     def link(self) -> Link | None:
@@ -304,8 +304,8 @@ class Pool:
         if link is not None:
             if not need.fresh:
                 link.note_prompted()
-            if self.warmth and self.warmth.decided.note_taken():
-                self._source.tasks.start_soon(self._keep_warm, self.warmth)
+            if self._warmth and self._warmth.decided.note_taken():
+                self._source.tasks.start_soon(self._keep_warm, self._warmth)
         return link
 
     # --- give back, retire ---------------------------------------------------------------------
@@ -341,7 +341,7 @@ class Pool:
         The process that is kept warm is retired, unless it is `told`: what it has read at its start
         may no longer hold.
         """
-        if (warmth := self.warmth) is None:
+        if (warmth := self._warmth) is None:
             return
         outdated = warmth.decided.note_change(told.connection.links)
         if outdated and self._withdraw(outdated, Reason.OUTDATED):
@@ -380,7 +380,7 @@ class Pool:
 
         `room` keeps room for a session beside that process; it raises RpcError if there is none.
         """
-        self.warmth = _Warmth(times, room)
+        self._warmth = _Warmth(times, room)
 
     async def _keep_warm(self, warmth: _Warmth) -> None:
         """Start a process whenever the last one is gone, until none is wanted any more."""

@@ -55,7 +55,7 @@ class Kept:
 
     async def no_more(self) -> None:
         """Return when nobody keeps a process ready."""
-        warmth = self.pool.warmth
+        warmth = self.pool._warmth
         assert warmth
         await until(lambda: not warmth.decided.kept)
 

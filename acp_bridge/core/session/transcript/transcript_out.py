@@ -62,8 +62,8 @@ class TranscriptOut:
         """Nobody sees the session before `attach`.
 
         `updates` has the client-side ids and the notes about cards that the journal lacks yet.
-        `spawn` starts a task of the session. `lags_from`: bytes that wait for a
-        client which does not keep up.
+        `spawn` starts a task of the session. `lags_from`: bytes that wait for a client which does
+        not keep up.
         """
         self._session_id = session_id
         self._journal = journal
