@@ -443,7 +443,8 @@ class Prompts:
             else:
                 told = answers.for_journal(answer) or {}
                 self._answer_receipt(prompt, outcome, told)
-                self._end(prompt, told, own)
+                if prompt.answer is prompt.cancelled_with is None:  # else it is written already
+                    self._end(prompt, told, own)
                 self._tell_untold(prompt)
             how = answers.in_short(answer)
             event("turn.ended", session=self._core.id, turn=prompt.seq, how=how)
@@ -528,8 +529,7 @@ class Prompts:
     def _leave(self, key: int, prompt: Prompt, *, perhaps_read: bool) -> None:
         """Leave a prompt over that was to join a turn; it waits for the user's `/queue run`."""
         left = replace(prompt, request=None, client=None, again=[], senders={}, waits=[], added=[])
-        left.untold = []
-        left.steering, left.delivery, left.shown = None, "", False
+        left.untold, left.steering, left.delivery, left.shown = [], None, "", False
         if perhaps_read:
             own = own_meta(prompt.params)
             left.params = with_own_meta(prompt.params, {**own, PERHAPS_READ: True})
