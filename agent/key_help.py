@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from agent.settings import default_home
+from acp_bridge.core.settings import default_home
 
 
 def key_help(variable: str = "", keys_file: str | Path | None = None) -> str:

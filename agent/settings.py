@@ -7,6 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_bridge.core.settings import default_home
+
 _MAX_CALLS = 100
 
 
@@ -53,13 +55,6 @@ def read_settings(
 
 def _home(folder: str | None) -> Path:
     return Path(folder).expanduser().absolute() if folder else default_home()
-
-
-def default_home() -> Path:
-    """Returns the default data folder of the user."""
-    from platformdirs import user_data_path
-
-    return user_data_path("acp-bridge", appauthor=False)
 
 
 def _names(text: str) -> tuple[str, ...]:

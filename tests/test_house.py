@@ -278,6 +278,7 @@ def test_the_agent_imports_of_the_front_only_what_both_need() -> None:
                     "acp_bridge.core.wire.",
                     "acp_bridge.core.protocol.",
                     "acp_bridge.core.records.",
+                    "acp_bridge.core.settings.default_home",
                     "acp_bridge.__version__",
                 )
                 words = "acp_bridge.features.rules.known_commands."  # a table

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 import socket
 from collections.abc import Callable
 from typing import Any, Final, TypeGuard
+from uuid import uuid4
 
 from acp_bridge.core.protocol import (
     ADDRESS,
@@ -31,7 +31,7 @@ _ORIGIN: Final = re.compile(r"https://([a-z0-9._-]{1,255}|\[[0-9a-f:.]{2,45}\])(
 
 def internal(exc: BaseException | None = None, what: str = "internal error") -> RpcError:
     """Return -32603 with the text `what` and an id; the log has `exc` under the same id."""
-    error_id = secrets.token_hex(4)
+    error_id = uuid4().hex[:8]
     log.error("error id=%s %s", error_id, what, exc_info=exc)
     return RpcError(ErrorCode.INTERNAL_ERROR, f"{what} (the log has more under id {error_id})")
 

@@ -3,6 +3,8 @@
 Annotations are evaluated here: Python would compile those of a NamedTuple one by one.
 """
 
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -13,6 +15,19 @@ from acp_bridge.core.runtime import waits
 DRAIN: Final = 2.0
 #: the file in the data folder that says how the user is told that a session waits.
 NOTIFY_FILE: Final = "notify.toml"
+
+
+def default_home() -> Path:
+    """Return the data folder of a user who has chosen none.
+
+    It is where programs of this system keep data (XDG Base Directory Specification; on macOS
+    Application Support). A package that knows all systems would take a tenth of the start.
+    """
+    chosen = os.environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(chosen):
+        return Path(chosen, "acp-bridge")
+    data = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
+    return Path(os.path.expanduser("~"), data, "acp-bridge")
 
 
 class Delivery(StrEnum):

@@ -49,7 +49,6 @@ _IMPORTED = {
         "acp_bridge.sharing.listening.listener",
         "acp_bridge.terminal.cli.stdio",
         "anyio._backends._asyncio",
-        "platformdirs",
     ),
     "agent": (
         "agent.__main__",
@@ -57,7 +56,6 @@ _IMPORTED = {
         "agent.serve.connection",
         "agent.serve.sdk_transport",
         "anyio._backends._asyncio",
-        "platformdirs",
     ),
 }
 _SERVER = "from tests.support.fork_server import main; main()"

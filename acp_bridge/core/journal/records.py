@@ -1,6 +1,5 @@
 """The values that the journal returns."""
 
-import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,6 +29,8 @@ def file_name(session_id: str) -> str:
     """Return a safe file name for any session id; the bridge's own ids are used as they are."""
     if _OWN_ID.fullmatch(session_id):
         return session_id
+    import hashlib  # no start waits for it
+
     return "x" + hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 

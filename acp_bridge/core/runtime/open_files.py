@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from acp_bridge.core.runtime.log import event
-
 #: a soft limit above this is of no use: there are not so many sessions.
 _MOST: Final = 1 << 16
 #: how many descriptors the bridge needs without a session, and each session at most.
@@ -87,6 +85,7 @@ class OpenFiles:
             taken = most
         if taken + starting + kept > most:
             from acp_bridge.core import errors  # `raise_limit` comes before most imports
+            from acp_bridge.core.runtime.log import event
 
             event("sessions.full", limit=most)
             raise errors.too_many_files(most)

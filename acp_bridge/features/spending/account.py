@@ -8,8 +8,8 @@ next one begins; what an agent tells before the first one belongs to none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from secrets import token_hex
 from typing import Final
+from uuid import uuid4
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.journal import JournalError
@@ -49,7 +49,7 @@ class Account(Feature):
         self.budget = budget
         self._settings = session.user_settings
         #: what is told before the first turn has a name of its own in each bridge.
-        self._turn, self._began = f"0.{token_hex(4)}", now()
+        self._turn, self._began = f"0.{uuid4().hex[:8]}", now()
         self._costs: list[Json] = []
         self._tokens: Json = {}
         #: the settings that were shown last, and the model that they name.

@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
+import os
 from collections.abc import Awaitable, Set
 from contextlib import suppress
 from pathlib import Path
@@ -123,7 +122,7 @@ class Passages(Elsewhere):
         self.kept_work = KeptWork(context, attaching)
         self._load = load
         #: the key of the hash that names the clients of this bridge to other bridges.
-        self._secret = secrets.token_bytes(32)
+        self._secret = os.urandom(32)
         #: by client and session id, the passages to bridges that hold sessions.
         self.held: dict[tuple[Client, str], Passage] = {}
         #: by client and session id, the sessions that are opened again, as their holder has ended.
@@ -195,6 +194,8 @@ class Passages(Elsewhere):
         if client.abilities.name is None or request.method == SESSION_DELETE:
             return None
         who = repr((client.identity, session_id)).encode()
+        import hashlib  # no start waits for it
+
         return hashlib.blake2b(who, key=self._secret).hexdigest()
 
     def _check(self, holder: Holder) -> None:

@@ -19,6 +19,7 @@ from acp_bridge.core.settings import (
     OnCancel,
     ReloadAfterCancel,
     Settings,
+    default_home,
 )
 from acp_bridge.terminal.cli import openhands, own_agent
 from acp_bridge.terminal.cli.commands import COMMANDS, OTHER_NAMES
@@ -91,9 +92,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
 
 def data_folder(home: str | None) -> Path:
     """Return the absolute path of the data folder; `home`: the user's choice, None for none."""
-    from platformdirs import user_data_dir
-
-    return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser().absolute()
+    return Path(home or default_home()).expanduser().absolute()
 
 
 def log_of(home: Path) -> Path:

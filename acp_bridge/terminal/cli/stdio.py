@@ -1,14 +1,13 @@
 """`acp-bridge` without a command: serve the client on stdin and stdout.
 
 The bridge itself is imported last: neither `--help` nor a wrong option waits for it, nor the start
-of the agent.
+of the agent, which waits for as few imports as can be.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from acp_bridge.core.agents import guard
 from acp_bridge.core.agents.environment import HANDED_ON
 from acp_bridge.core.records import replace
-from acp_bridge.core.runtime import keep, log, waits
+from acp_bridge.core.runtime import keep, waits
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.core.settings import Settings
 from acp_bridge.terminal.cli.options import Options, data_folder, parse
@@ -77,6 +76,8 @@ def _serve_kept(options: Options) -> int:
     try:
         code = _serve(replace(options, settings=replace(options.settings, folder=folder)), waiter)
     except Exception:
+        from acp_bridge.core.runtime import log
+
         log.logger.exception("the bridge has failed")
     finally:
         waiter.let_go(code)
@@ -114,6 +115,8 @@ def _become(command: Sequence[str]) -> int:
 
 def _open_log(options: Options) -> bool:
     """Open the log; False, after a message on stderr, if the user's file can't be written."""
+    from acp_bridge.core.runtime import log
+
     level, stderr = options.log_level or FILE_LEVEL, options.log_level or STDERR_LEVEL
     try:
         if options.log_file is None:
@@ -134,24 +137,35 @@ def _has_its_agent(options: Options) -> bool:
     """Return False, and log why, if this project's agent is wanted and can't be started."""
     if not options.own_agent:
         return True
-    why = hindrance(os.environ, options.packages, openhands=not options.settings.builtin)
-    if why is not None:
-        log.logger.error("%s", why)
-    return why is None
+    return not _told(
+        hindrance(os.environ, options.packages, openhands=not options.settings.builtin)
+    )
 
 
 def _has_its_database(options: Options) -> bool:
     """Return False, and log why, if a database is wanted and nothing here can speak to it."""
     if options.settings.journal is None:
         return True
-    why = lacks_extra("psycopg", "postgres")
-    if why is not None:
-        log.logger.error("%s", why)
-    return why is None
+    return not _told(lacks_extra("psycopg", "postgres"))
+
+
+def _told(why: str | None) -> bool:
+    """Log why nothing can be served, if there is a reason; returns True then."""
+    if why is None:
+        return False
+    from acp_bridge.core.runtime import log
+
+    log.logger.error("%s", why)
+    return True
 
 
 def _serve(options: Options, waiter: keep.Waiter | None) -> int:
-    if not can_serve(options):
+    # The log may wait until the agent has begun where nothing is refused or told before that.
+    wanted = options.settings
+    log_waits = not (
+        options.own_agent or options.log_file or wanted.journal or wanted.login_shell_path
+    )
+    if not log_waits and not can_serve(options):
         return 2
     from acp_bridge.core.wire.claim import claim_stdio
 
@@ -163,6 +177,8 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     settings = prepared(options)
     # The agent starts while the rest is imported, which takes about as long.
     early = [] if settings.builtin else _born(settings)
+    if log_waits:
+        can_serve(options)
     import anyio
 
     from acp_bridge import serving
@@ -235,6 +251,10 @@ def take_path() -> None:
 
     An editor that was started from the desktop may have a PATH without node or the agent.
     """
+    import subprocess
+
+    from acp_bridge.core.runtime import log
+
     shell = os.environ.get("SHELL") or "/bin/sh"
     command = [shell, "-l", "-i", "-c", "env"]
     try:
