@@ -4,6 +4,7 @@ make bench                       everything (about 8 minutes; leave the machine 
 make bench ARGS="--only cancel"  one row, printed, nothing written
 make bench ARGS="--only clients" a group of rows; with their lines of the table, to be pasted
 make bench ARGS=--postgres       sessions in a database beside those in files; the table, printed
+make bench ARGS="--against HEAD~9"       that commit and this one in turn; the table, printed
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.benchmarks.against import USUAL, against
 from tests.benchmarks.client_table import client_rows
-from tests.benchmarks.figures import Figures, markdown
+from tests.benchmarks.figures import Figures, markdown, with_ratios
+from tests.benchmarks.floors import ratio
 from tests.benchmarks.postgres_rows import postgres
 from tests.benchmarks.rows import GROUPS, ROWS
 from tests.benchmarks.table import write_table
@@ -52,7 +55,9 @@ def measure(names: list[str]) -> Figures:
         figures |= row
         print(f"{name} ({time.monotonic() - began:.0f} s)", flush=True)
         for figure, value in row.items():
-            print(f"  {figure:36} {value:g}", flush=True)
+            times = ratio(figure, figures)
+            of_floor = "" if times is None else f"  {times:.1f} x its floor"
+            print(f"  {figure:36} {value:g}{of_floor}", flush=True)
     return figures
 
 
@@ -62,6 +67,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--only", choices=[*ROWS, *GROUPS], action="append")
     parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--against", metavar="COMMIT")
+    parser.add_argument("--rounds", type=int, default=3, help="with --against")
     options = parser.parse_args()
     load = os.getloadavg()[0]
     if load > 0.7:
@@ -70,9 +77,13 @@ def main() -> int:
         print(*postgres(), sep="\n")
         return 0
     asked = [row for name in options.only or ROWS for row in GROUPS.get(name, (name,))]
-    figures = measure(asked)
+    if options.against:
+        named = asked if options.only else USUAL
+        print(*against(options.against, named, options.rounds), sep="\n")
+        return 0
+    figures = measure(["floors", *(name for name in asked if name != "floors")])
     if options.only:
-        print(*markdown(client_rows(figures)), sep="\n")
+        print(*markdown(client_rows(with_ratios(figures, ratio))), sep="\n")
         return 0
     about = {"commit": commit(), "machine": machine(), "date": time.strftime("%Y-%m-%d")}
     RESULTS.write_text(

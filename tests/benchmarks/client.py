@@ -23,6 +23,8 @@ from typing import Any, Self
 now = time.monotonic
 _STAMP = re.compile(rb"@(\d+) ")
 _TICK = os.sysconf("SC_CLK_TCK")
+#: what runs the bridge that is measured.
+PROGRAM: list[str] = [sys.executable, "-m", "acp_bridge"]
 
 
 class Client:
@@ -176,7 +178,7 @@ def peak_mb(pid: int) -> float:
 
 def bridge(home: Path, *command: str) -> list[str]:
     """The command of a bridge, before an agent or before the built-in one."""
-    words = [sys.executable, "-m", "acp_bridge", "--home", str(home)]
+    words = [*PROGRAM, "--home", str(home)]
     return [*words, "--", *command] if command else words
 
 

@@ -21,8 +21,9 @@ import psycopg
 from tests.benchmarks.client import Client, bridge, now
 from tests.benchmarks.distance import away
 from tests.benchmarks.figures import Figures, ms
+from tests.benchmarks.floors import FLOOR
 from tests.benchmarks.journals import filled
-from tests.benchmarks.rows import FLOOR, accept, delay, throughput
+from tests.benchmarks.rows import accept, delay, throughput
 from tests.support.postgres import Cluster, cluster
 
 #: milliseconds there and back; None: no database.

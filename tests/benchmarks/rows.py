@@ -20,12 +20,11 @@ from tests.benchmarks import (
     remote_rows,
     spare_rows,
 )
-from tests.benchmarks.client import Client, bridge, cpu_seconds, now, peak_mb
+from tests.benchmarks.client import Client, bridge, children, cpu_seconds, now, peak_mb
 from tests.benchmarks.figures import Figures, ms, p99
+from tests.benchmarks.floors import FLOOR, floors
 from tests.benchmarks.journals import filled
 from tests.support.fixture_agents import fixture_command
-
-FLOOR = (sys.executable, str(Path(__file__).with_name("floor.py")))
 
 
 def _accepts(client: Client, count: int) -> list[float]:
@@ -200,18 +199,18 @@ def delay(home: Path) -> Figures:
 
 def start(home: Path) -> Figures:
     """Spawn to `initialize` of the built-in agent, beside importing the SDK."""
-    bridges, imports, floors = [], [], []
+    bridges, imports, alone = [], [], []
     for _ in range(7):
         with Client(bridge(home)) as client:
             bridges.append(client.initialize())
         with Client(FLOOR) as floor:
-            floors.append(floor.initialize())
+            alone.append(floor.initialize())
         began = time.monotonic()
         subprocess.run([sys.executable, "-c", "import acp"], check=True)
         imports.append(time.monotonic() - began)
     return {
         "spawn_to_initialize_ms": ms(statistics.median(bridges)),
-        "spawn_to_initialize_floor_ms": ms(statistics.median(floors)),
+        "spawn_to_initialize_floor_ms": ms(statistics.median(alone)),
         "import_acp_ms": ms(statistics.median(imports)),
     }
 
@@ -229,15 +228,28 @@ def early(home: Path) -> Figures:
         "quick_behind": bridge(home, *FLOOR),
     }
     times: dict[str, list[float]] = {name: [] for name in commands}
+    used, memory = [], []
     for _ in range(15):
         for name, command in commands.items():
             with Client(command) as client:
                 times[name].append(client.initialize())
+                if name == "quick_behind":
+                    used.append(_used(client.process.pid))
+                    memory.append(peak_mb(client.process.pid))
     took = {name: statistics.median(taken) for name, taken in times.items()}
-    return {f"early_{name}_ms": ms(taken) for name, taken in took.items()} | {
+    return {
+        "cpu_of_start_ms": ms(statistics.median(used)),
+        "front_idle_mb": round(statistics.median(memory), 1),
+        **{f"early_{name}_ms": ms(taken) for name, taken in took.items()},
+    } | {
         f"early_{which}_added_ms": ms(took[f"{which}_behind"] - took[f"{which}_alone"])
         for which in ("slow", "quick")
     }
+
+
+def _used(pid: int) -> float:
+    """Seconds of CPU of a process and all that it has started."""
+    return cpu_seconds(pid) + sum(map(_used, children(pid)))
 
 
 def memory(home: Path) -> Figures:
@@ -273,6 +285,7 @@ def load(home: Path) -> Figures:
 
 
 ROWS: dict[str, Callable[[Path], Figures]] = {
+    "floors": floors,
     "accept": accept,
     "cancel": cancel,
     "stubborn": stubborn,

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.client_table import client_rows
-from tests.benchmarks.figures import markdown
+from tests.benchmarks.figures import Figures, TableRow, markdown, with_ratios
 from tests.benchmarks.figures import row as _row
+from tests.benchmarks.floors import ratio
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures: written by make bench -->", "<!-- end of figures -->"
 
 
-def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def rows(figures: dict[str, float]) -> list[TableRow]:
     """What, what was to be reached, what was, whether it is."""
     f = figures
     wanted_rate = min(60_000, 0.95 * f["updates_per_s_alone"])
@@ -41,6 +42,7 @@ def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
             f"{wanted_rate:,.0f}",
             f"{f['updates_per_s_behind']:,.0f}",
             f["updates_per_s_behind"] >= wanted_rate,
+            "",
         ),
         _row("delay added to an update, 50 ms apart: median, p99", "0.5 ms, 3 ms",
              (f["delay_added_median_ms"], 0.5, "ms"), (f["delay_added_p99_ms"], 3, "ms")),
@@ -56,7 +58,7 @@ def rows(figures: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]  # fmt: skip
 
 
-def _session_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def _session_rows(f: dict[str, float]) -> list[TableRow]:
     """Rows of the groups that were measured; results of an earlier day may lack some."""
     groups = (
         ("early_slow_added_ms", _early_rows),
@@ -70,7 +72,7 @@ def _session_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     return [row for figure, rows in groups if figure in f for row in rows(f)]
 
 
-def _early_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def _early_rows(f: dict[str, float]) -> list[TableRow]:
     return [
         _row(f"`initialize` of an agent that takes {f['early_slow_alone_ms']:.0f} ms alone: added",
              "45 ms", (f["early_slow_added_ms"], 45, "ms")),
@@ -79,7 +81,7 @@ def _early_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]  # fmt: skip
 
 
-def _spare_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def _spare_rows(f: dict[str, float]) -> list[TableRow]:
     reach = f["new_alone_median_ms"] + 10
     return [
         _row("a further `session/new`: the agent alone, behind the bridge", "as it is",
@@ -90,7 +92,7 @@ def _spare_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]  # fmt: skip
 
 
-def _shared_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def _shared_rows(f: dict[str, float]) -> list[TableRow]:
     reach = f["new_alone_median_ms"] * 1.3 + 20
     return [
         _row("... in a process that sessions share: 1.3 times alone and 20 ms", f"{reach:.1f} ms",
@@ -98,7 +100,7 @@ def _shared_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]  # fmt: skip
 
 
-def _agent_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def _agent_rows(f: dict[str, float]) -> list[TableRow]:
     return [
         _row("built-in agent, a model that answers at once: prompt to first update, alone", "5 ms",
              (f["first_update_agent_alone_median_ms"], 5, "ms")),
@@ -110,6 +112,7 @@ def _agent_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
             "2,900",
             f"{f['words_per_s']:,.0f}",
             f["words_per_s"] >= 2900,
+            "",
         ),
         _row("cancel while the model streams, median, max", "20 ms",
              (f["cancel_streaming_median_ms"], 20, "ms"),
@@ -121,17 +124,15 @@ def _agent_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]  # fmt: skip
 
 
-def _plain_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def _plain_rows(f: dict[str, float]) -> list[TableRow]:
     return [
         _row("first prompt to the first update, of a model that is asked without LiteLLM", "150 ms",
              (f["plain_first_prompt_ms"], 150, "ms")),
     ]  # fmt: skip
 
 
-def _fork_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
-    def row(
-        what: str, reach: str, name: str, limit: float, unit: str = "ms"
-    ) -> tuple[str, str, str, bool]:
+def _fork_rows(f: dict[str, float]) -> list[TableRow]:
+    def row(what: str, reach: str, name: str, limit: float, unit: str = "ms") -> TableRow:
         without = f"{f[f'without_forks_{name}']:g} {unit}"
         return _row(f"{what} (without forks: {without})", reach, (f[f"forks_{name}"], limit, unit))
 
@@ -159,7 +160,7 @@ def _fork_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]  # fmt: skip
 
 
-def _asleep_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def _asleep_rows(f: dict[str, float]) -> list[TableRow]:
     reach = round(f["asleep_foreign_alone_median_ms"] + 20, 2)
     return [
         _row("a sleeping session of 1,000 messages, prompt to first update: built-in", "100 ms",
@@ -169,7 +170,7 @@ def _asleep_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
     ]  # fmt: skip
 
 
-def _hundred_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
+def _hundred_rows(f: dict[str, float]) -> list[TableRow]:
     any_, rows = float("inf"), []
     for name, what in (
         ("awake", "100 sessions in one bridge, 5 prompts each"),
@@ -197,15 +198,30 @@ def _hundred_rows(f: dict[str, float]) -> list[tuple[str, str, str, bool]]:
 
 
 def table(results: dict[str, Any]) -> str:
-    lines = ["| what | to reach | measured | |", "|---|---|---|---|"]
-    lines += markdown(rows(results["figures"]) + client_rows(results["figures"]))
+    figures = with_ratios(results["figures"], ratio)
+    lines = ["| what | to reach | measured | times its floor | |", "|---|---|---|---|---|"]
+    lines += markdown(rows(figures) + client_rows(figures))
     lines.append("")
     lines.append(
         f"Measured {results['date']} at {results['commit']} on: {results['machine']}. Raw figures:"
         " `tests/benchmarks/results.json`; the agent behind the bridge is a plain Python one"
-        " (`tests/benchmarks/floor.py`), run alone in the same minutes for comparison."
+        " (`tests/benchmarks/floor.py`), run alone in the same minutes for comparison. The floors:"
+        f" {_floors(results['figures'])}."
     )
     return "\n".join(lines)
+
+
+def _floors(f: Figures) -> str:
+    """The floors of the run in words; results of an earlier day have none."""
+    words = {
+        "floor_libraries_ms": "Python with the libraries that the bridge is built on",
+        "floor_guard_ms": "a guard and its agent",
+        "floor_chain_ms": "a bare front, guard and agent",
+        "floor_commit_ms": "a durable write",
+        "floor_turn_ms": "a turn of the plain agent alone",
+        "floor_stream_ms": "10,000 updates of it",
+    }
+    return ", ".join(f"{what} {f[name]:g} ms" for name, what in words.items() if name in f)
 
 
 def write_table(results: dict[str, Any]) -> None:
