@@ -106,6 +106,7 @@ TARGETS: dict[str, Tests] = {
         "tests/core/session/test_provisional.py",
         "tests/core/session/test_session_ends.py",
         "tests/core/session/test_session_restarts.py",
+        "tests/core/sessions/test_shared_leaving.py",
         "tests/core/bridge/test_bridge.py",
         "tests/features/steering/test_steering.py",
         "tests/core/bridge/test_waits.py",

@@ -106,6 +106,24 @@ async def test_a_setting_that_is_not_answered_as_its_session_moves_is_made_befor
         assert it.agent.processes[1].methods()[1:] == asked
 
 
+@pytest.mark.hazard("R9", "P18.6")
+async def test_a_setting_that_is_made_as_its_session_is_opened_is_answered_when_that_is_closed(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        it.agent.script["session/set_mode"] = {}
+        modes = it.agent.stops_at("session/set_mode")
+        loaded, process, resumes = await reloading(it)
+        plan = it.editor.send("session/set_mode", {"sessionId": loaded, "modeId": "plan"})
+        await quiet()
+        resumes.open()
+        await until(lambda: modes.reached == 1)
+        assert await it.editor.ask("session/close", {"sessionId": loaded}) == {}
+        assert (await it.editor.refusal(plan)).code
+        assert it.agent.living == [process]
+        assert await it.is_free(loaded)
+
+
 async def test_a_login_goes_on_in_the_process_when_the_session_leaves_through_which_it_was_asked(
     tmp_path: Path,
 ) -> None:

@@ -190,18 +190,14 @@ class ToAgent:
             case never:
                 assert_never(never)
 
-    def _send(self, link: Link, asked: Asked, *, again: bool = True) -> None:
-        """Send a request; `again`: also to the next process if the session leaves this one."""
+    def _send(self, link: Link, asked: Asked) -> None:
+        """Send a request to a process; the next one has it, too, if the session leaves this one."""
         asked.link, params = link, for_agent(link, asked.params)
         if not asked.beside and asked.method not in _BOUNDED:
             self._begin_work(params)
         try:
-            request_id = link.request_for(
-                asked.request,
-                asked.method,
-                params,
-                lambda answer: self._answered(asked, answer, again=again),
-            )
+            answered = partial(self._answered, asked)
+            request_id = link.request_for(asked.request, asked.method, params, answered)
         except Exception as exc:  # nothing was sent (invariant Q9)
             self._settle(asked, Err(errors.internal(exc, f"{asked.method} could not be passed on")))
             return
@@ -215,10 +211,10 @@ class ToAgent:
             error = errors.silent(asked.method, self._patience)
             self._core.spawn(self._limit, asked, silence, error)
 
-    def _answered(self, asked: Asked, answer: Answer, *, again: bool) -> None:
+    def _answered(self, asked: Asked, answer: Answer) -> None:
         ended = isinstance(answer, Err) and isinstance(answer.error, errors.AgentEnded)
         left = ended and asked.link is not None and asked.link.has_left
-        if again and left and asked.waits_for_next:
+        if left and asked.waits_for_next:
             self.passed.remove(asked)
             asked.link = None
             before = sum(bool(each.agent_request) for each in self.deferred)
@@ -296,7 +292,7 @@ class ToAgent:
         """
         while self.deferred and not link.gone:
             asked = self.deferred.pop(0)
-            self._send(link, asked, again=False)
+            self._send(link, asked)
             if not asked.beside:
                 await asked.settled.wait()
 
