@@ -18,6 +18,7 @@ from acp_bridge.core.protocol import (
     ASKS_A_PERSON,
     CALLS,
     CANCEL_REQUEST,
+    MESSAGES,
     OF_SUBAGENTS,
     STATES,
     SUBAGENT_UPDATE,
@@ -80,6 +81,8 @@ class FromAgent:
         self._phased: tuple[Link, Snapshot] | None = None
         self._phase = Phase.NOTHING
         self._draining = self._outside = False
+        #: what the agent says now belongs to the turn that runs, and is shown.
+        self._in_turn = False
         #: the messages of this read hold something besides answers; something besides states.
         self._spoke = self._progress = False
         #: by kind, the last state that the agent told while no client could be shown it.
@@ -95,11 +98,15 @@ class FromAgent:
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
-        if not isinstance(update.get("sessionUpdate"), str):
+        if not isinstance(kind := update.get("sessionUpdate"), str):
             event("agent.noise", agent=link.name, what="an update without a kind")
             return
         if is_plain(update):
-            self._take(link, params, update)
+            alone = len(params) == 2 and "sessionId" in params and not link.children
+            if alone and self._in_turn and kind in MESSAGES:
+                self._take_words(link, update)  # as most updates are
+            else:
+                self._take(link, params, update)
             return
         for each in self._mended(link, params, update):
             self._take(link, {**params, "update": each}, each)
@@ -112,6 +119,14 @@ class FromAgent:
         if not told:
             event("agent.noise", agent=link.name, what="an update that says nothing")
         return told
+
+    def _take_words(self, link: Link, update: Json) -> None:
+        """Do as `_take` does with words in the turn that runs, of which nothing else is known."""
+        if (shown := self._updates.said(update)) is not None:
+            self._progress = True
+            self._transcript.show_words(shown)
+            if self.when_shown:
+                self._act_when_shown(link)
 
     def _take(self, link: Link, params: Json, update: Json) -> None:
         """Record and show an update in the protocol's form, or drop it."""
@@ -144,17 +159,21 @@ class FromAgent:
         for each in self._updates.parted(told) if "_meta" in told else (told,):
             self._transcript.show(each, again=self._phase is Phase.REPLAY)
         if self.when_shown and self._phase is Phase.LIVE and not is_a_state:
-            acts, self.when_shown = self.when_shown, []
-            for act in acts:
-                act(link.epoch)
+            self._act_when_shown(link)
         if shown["sessionUpdate"] in CALLS:
             self._to_client.note_card(shown)
+
+    def _act_when_shown(self, link: Link) -> None:
+        acts, self.when_shown = self.when_shown, []
+        for act in acts:
+            act(link.epoch)
 
     def _note_phase(self, link: Link, now: Snapshot) -> None:
         """Note how the updates of a process are treated in this state."""
         self._phased = link, now
         self._phase, self._draining = now.phase(link.epoch), now.permits.drains
         self._outside = self._is_outside(self._phase)
+        self._in_turn = self._phase is Phase.LIVE and not (self._draining or self._outside)
 
     def _take_of_subagents(self, link: Link, params: Json) -> None:
         """Show an update of a subagent, or about one."""

@@ -185,7 +185,7 @@ class Updates:
         kind = update.get("sessionUpdate")
         if kind in protocol.TRANSCRIPT:
             if phase is Phase.LIVE:
-                return self._said(update)
+                return self.said(update)
             if phase is Phase.REPLAY:
                 self._early.note(update, self.late)
             elif phase is Phase.LEAK:
@@ -196,7 +196,8 @@ class Updates:
         self.spoke |= phase is Phase.LIVE and kind not in protocol.STATE
         return update
 
-    def _said(self, update: Json) -> Json | None:
+    def said(self, update: Json) -> Json | None:
+        """Do as `incoming` with what the agent says in a turn, of a kind of the conversation."""
         kind = update["sessionUpdate"]
         if self._given and self._repeats_prompt(update):
             return None
@@ -291,7 +292,7 @@ class Updates:
         if (known and known.dead) or (of_message and self._messages.is_dead(str(message))):
             raise Leak(str(update["sessionUpdate"]))
         if excused or (isinstance(card, str) and known) or self._is_of_what_goes_on(update):
-            return self._said(update)
+            return self.said(update)
         if isinstance(card, str):
             raise Leak(str(update["sessionUpdate"]))
         return None

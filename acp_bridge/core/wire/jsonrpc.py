@@ -27,7 +27,7 @@ from msgspec import Struct
 from acp_bridge.core.protocol import CANCEL_REQUESTS, SESSION_CANCEL, ErrorCode, as_object
 from acp_bridge.core.records import replace
 from acp_bridge.core.wire.long_line import read_ends
-from acp_bridge.core.wire.plain_json import plain_loads, read_plain, write_any, write_plain
+from acp_bridge.core.wire.plain_json import SHALLOW, plain_loads, read_plain, write_any, write_plain
 from acp_bridge.core.wire.slow_json import is_object, says_twice, slow_loads, without_depths
 from acp_bridge.core.wire.spread import Spread, begins_message, begins_object
 
@@ -393,7 +393,7 @@ class Decoder:
                 found.append(_too_long(line[: self._ends], line[-self._ends :], self._limit))
                 continue
             try:
-                value = plain_loads(line)
+                value = read_plain(line) if len(line) <= SHALLOW else plain_loads(line)
             except ValueError:
                 plain = False
                 self._take_odd(line, found)

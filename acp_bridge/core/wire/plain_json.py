@@ -13,6 +13,8 @@ from msgspec.json import Decoder, Encoder
 
 from acp_bridge.core.wire.slow_json import MAX_DEPTH, check_depth
 
+#: bytes; what is in so short a text is not nested too deep.
+SHALLOW: Final = 2 * MAX_DEPTH
 #: returns the value of a JSON text, however deep; raises ValueError or RecursionError.
 read_plain: Final = Decoder().decode
 #: returns a value as JSON on one line, with a null for an infinity or NaN; raises ValueError,
@@ -34,6 +36,6 @@ def plain_loads(line: bytes) -> Any:
         value = read_plain(line)
     except RecursionError as exc:
         raise ValueError("nested too deep") from exc
-    if len(line) > 2 * MAX_DEPTH and line.count(b"{") + line.count(b"[") > MAX_DEPTH:
+    if len(line) > SHALLOW and line.count(b"{") + line.count(b"[") > MAX_DEPTH:
         check_depth(value)
     return value

@@ -243,6 +243,17 @@ class TranscriptOut:
             if self._placed:
                 self._shown.append((len(self._rows) - 1, params))
 
+    def show_words(self, update: Json) -> None:
+        """Do as `show` does with plain words, an update that looks the same to each client."""
+        if self._growing.waits:
+            self.flush()
+        params = {"update": update}
+        line = encode(params)
+        self._rows.append(line)
+        self._lines.append(self._head + line[1:-1] + b"}\n")
+        if self._placed:
+            self._shown.append((len(self._rows) - 1, params))
+
     def named(self, params: Json) -> Json:
         """Return a notice with the name of the bridge's command as it is offered now."""
         return self._updates.command.in_notice(params)
