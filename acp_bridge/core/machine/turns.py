@@ -570,9 +570,9 @@ class TurnMachine:
         out, epoch = self._states.advance(Happened.CANCEL_SENT), self._epochs.current
         if prompt := self._queue.running:
             prompt.spares = spares
-            return [*out, SendCancel(epoch, prompt.key, spares), *self._open_hooks.stop()]
+            return [SendCancel(epoch, prompt.key, spares), *out, *self._open_hooks.stop()]
         self._states.between_turns = Phase.LEAK
-        return [*out, StopWork(epoch, spares), *self._open_hooks.stop()]
+        return [StopWork(epoch, spares), *out, *self._open_hooks.stop()]
 
     def _died(self, detail: object) -> list[Effect]:
         """Fail the running turn, in which the agent's process ended by itself, and restart."""

@@ -59,10 +59,10 @@ def test_an_agent_that_ignores_cancel_is_killed_and_everything_comes_in_one_orde
 
 
 @pytest.mark.hazard("C7", "C21")
-def test_the_deadlines_of_a_drain_are_armed_before_the_cancel_is_sent() -> None:
+def test_the_deadlines_of_a_drain_are_armed_as_the_cancel_is_sent() -> None:
     bench = Bench()
     bench.prompt(1)
-    spare, drain, cancel = bench.turns.step(Cancel())
+    cancel, spare, drain = bench.turns.step(Cancel())
     assert isinstance(spare, Arm)
     assert isinstance(drain, Arm)
     assert (spare.timer, drain.timer) == (Timer.SPARE, Timer.DRAIN)

@@ -446,8 +446,6 @@ class Prompts:
                 if prompt.answer is prompt.cancelled_with is None:  # else it is written already
                     self._end(prompt, told, own)
                 self._tell_untold(prompt)
-            how = answers.in_short(answer)
-            event("turn.ended", session=self._core.id, turn=prompt.seq, how=how)
             self.last_end = {"promptId": prompt.prompt_id, **answers.for_clients(answer)}
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
             for request in prompt.asked:
@@ -457,6 +455,8 @@ class Prompts:
                 self._transcript.then(asked.client, partial(asked.respond, unsent))
             for request in prompt.waits:
                 self._end_wait(request, answers.of_wait(outcome))
+        how = answers.in_short(answer)
+        event("turn.ended", session=self._core.id, turn=prompt.seq, how=how)
         # Another turn may run: this prompt had waited behind it.
         if isinstance(outcome, Cancelled) and not self._transcript.seq:
             for request in prompt.requests:

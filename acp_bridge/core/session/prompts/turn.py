@@ -304,20 +304,20 @@ class Turn:
 
         `spares`: what runs in the background goes on.
         """
-        seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
-        event("turn.cancel", session=session_id, turn=seq, agent=link.name)
         if self._unsent and self._unsent.waits and self._unsent.key == key:
             self._unsent.stopped = True  # the agent has nothing of it, and gets nothing
         else:
             self._cancel(link, spares=spares)
+        seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
+        event("turn.cancel", session=session_id, turn=seq, agent=link.name)
 
     def stop_work(self, link: Link, *, spares: bool) -> None:
         """Tell the agent to stop what it does outside of a prompt, and end its open questions.
 
         `spares`: what runs in the background goes on.
         """
-        event("work.cancel", session=self._journal.info.session_id, agent=link.name)
         self._cancel(link, spares=spares)
+        event("work.cancel", session=self._journal.info.session_id, agent=link.name)
 
     def end_cards(self, epoch: int) -> None:
         """Show an end of the cards that a process which is dead has left open before the turn that
