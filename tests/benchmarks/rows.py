@@ -24,6 +24,7 @@ from tests.benchmarks.client import Client, bridge, children, cpu_seconds, now, 
 from tests.benchmarks.figures import Figures, ms, p99
 from tests.benchmarks.floors import FLOOR, floors
 from tests.benchmarks.journals import filled
+from tests.benchmarks.memory import pss_mb
 from tests.support.fixture_agents import fixture_command
 
 
@@ -253,17 +254,20 @@ def _used(pid: int) -> float:
 
 
 def memory(home: Path) -> Figures:
-    """Peak resident memory after 20,000 updates and 100 prompts."""
+    """Peak memory after 20,000 updates and 100 prompts; what is left after one of 64 MB."""
     with Client(bridge(home, *FLOOR)) as client:
         client.initialize()
         client.new_session()
         client.answer(client.prompt("stream 20000 0"))
         for _ in range(100):
             client.answer(client.prompt("stream 2 0"))
-        return {
+        figures = {
             "front_peak_mb": round(peak_mb(client.process.pid), 1),
             "guard_peak_mb": round(max(peak_mb(pid) for pid in client.guards()), 1),
         }
+        client.answer(client.prompt(f"stream 2 0 {'x' * 64_000_000}"))
+        client.answer(client.prompt("stream 2 0"))
+        return figures | {"front_after_64_mb_mb": round(pss_mb(client.process.pid), 1)}
 
 
 def load(home: Path) -> Figures:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: seconds between switches of threads. With the interpreter's default of 5 ms a worker thread that
 #: merges the journal would delay the event loop by that much.
 _SWITCH_INTERVAL: Final = 0.0005
+#: mallopt(3): the size from which on a block is mapped by itself.
+_MMAP_THRESHOLD: Final = -3
+_LARGE: Final = 1 << 19
 
 _AT_A_TERMINAL: Final = (
     "acp-bridge speaks ACP on stdin and stdout: an editor starts it. Ctrl-D ends it.\n"
@@ -219,8 +222,20 @@ def prepared(options: Options) -> Settings:
 def loaded() -> None:
     """Tune the interpreter for serving, when all is imported that serves."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    give_back_large_blocks()
     gc.freeze()  # loaded modules live as long as the process: don't scan them
     gc.enable()
+
+
+def give_back_large_blocks() -> None:
+    """Have the C library give large blocks back to the system as soon as they are free.
+
+    By itself glibc raises this limit to the size of the largest block that was ever freed, up to 32
+    MB: what messages of megabytes have taken would stay with the process for good. Other C
+    libraries have no such function, or give blocks back anyway.
+    """
+    with suppress(OSError):
+        guard.call("mallopt", _MMAP_THRESHOLD, _LARGE)
 
 
 def leave_in_time(waiter: keep.Waiter | None = None) -> None:
