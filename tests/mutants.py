@@ -99,6 +99,7 @@ TARGETS: dict[str, Tests] = {
         "tests/core/sessions/test_shared.py",
         "tests/core/sessions/test_shared_deaths.py",
         "tests/core/sessions/test_shared_leaving.py",
+        "tests/core/sessions/test_shared_starts.py",
     ),
     "acp_bridge/core/session/requests/to_agent.py": (
         "tests/core/session/test_to_agent.py",
