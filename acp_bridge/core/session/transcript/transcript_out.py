@@ -75,6 +75,7 @@ class TranscriptOut:
         self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
         #: the views of all clients that have the session.
         self.views: tuple[ClientView, ...] = ()
+        self._view_of: dict[Client, ClientView] = {}
         #: an update may have to be sent in different forms.
         self._converts = False
         #: the places of what is recorded, and whether a client wants their cursors.
@@ -133,7 +134,7 @@ class TranscriptOut:
         return view is not None
 
     def _note_views(self, views: tuple[ClientView, ...]) -> None:
-        self.views = views
+        self.views, self._view_of = views, {view.client: view for view in views}
         self._converts = len(views) > 1 or any(view.client.on_socket for view in views)
         placed, self._placed = self._placed, any(view.takes_cursors for view in views)
         if self._placed:
@@ -160,10 +161,7 @@ class TranscriptOut:
 
     def view_of(self, client: Client) -> ClientView | None:
         """Return the view of a client, or None if it does not have the session."""
-        for view in self.views:
-            if view.client is client:
-                return view
-        return None
+        return self._view_of.get(client)
 
     def full(self, limit: int) -> bool:
         """Return True if at least `limit` bytes wait for one of the clients."""
