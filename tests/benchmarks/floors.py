@@ -83,7 +83,7 @@ def floors(home: Path) -> Figures:
 
 def ratio(name: str, figures: Figures) -> float | None:
     """How many times its floor a figure is; None for what is no time, or is a plain agent's."""
-    if "alone" in name or "floor" in name:
+    if any(word in name for word in ("alone", "floor", "import_acp")):
         return None
     if name.endswith("cpu_us_per_update"):
         floor = "floor_cpu_us_per_update"

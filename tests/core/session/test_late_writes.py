@@ -144,11 +144,12 @@ async def test_a_stop_behind_a_prompt_whose_note_was_late_reaches_the_agent(tmp_
 
 
 @pytest.mark.hazard("Q5")
+@pytest.mark.parametrize("stays", [False, True])  # the agent ends at once, or takes its time
 async def test_a_prompt_whose_bridge_ends_before_it_has_left_is_never_sent(
-    tmp_path: Path,
+    stays: bool, tmp_path: Path
 ) -> None:
     async with late(tmp_path) as (here, agent, gate):
-        gate.shut = True
+        gate.shut, agent.stays = True, stays
         here.prompt()
         await gate.let_through(lambda: here.session.now.running)
         here.session.feed(ev.Shutdown())
