@@ -122,7 +122,12 @@ class FromAgent:
 
     def _take_words(self, link: Link, update: Json) -> None:
         """Do as `_take` does with words in the turn that runs, of which nothing else is known."""
-        if (shown := self._updates.said(update)) is not None:
+        try:
+            shown = self._updates.said(update)
+        except Leak:
+            self._leaked(link)
+            return
+        if shown is not None:
             self._progress = True
             self._transcript.show_words(shown)
             if self.when_shown:

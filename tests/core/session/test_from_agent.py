@@ -253,16 +253,23 @@ async def test_a_process_that_wants_a_login_may_ask_for_it_before_it_has_the_ses
 
 
 @pytest.mark.hazard("C6.2", "C16")
+@pytest.mark.parametrize(
+    ("of_turn", "leaks"),
+    [
+        (card("old"), {**card("old", opens=False), "status": "completed"}),
+        (chunk("begun", "old"), chunk("rest", "old")),
+    ],
+    ids=["a tool call", "words"],
+)
 async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is_shown(
-    tmp_path: Path,
+    of_turn: Json, leaks: Json, tmp_path: Path
 ) -> None:
     async with living(tmp_path, first=first()) as here:
-        agent = await stopped(here, card("old"))
+        agent = await stopped(here, of_turn)
         here.prompt("two")
         request = await agent.asked(SESSION_PROMPT)
-        ended = {**card("old", opens=False), "status": "completed"}
-        says(agent, chunk("before"), ended, chunk("after"))
-        assert here.texts() == ["before", "after"]
+        says(agent, chunk("before"), leaks, chunk("after"))
+        assert [text for text in here.texts() if text != "begun"] == ["before", "after"]
         agent.answer(request, DONE)
         await here.turn(await here.agent(2), "three")
         assert agent.dead.is_set()
