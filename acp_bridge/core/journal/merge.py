@@ -119,6 +119,61 @@ class Merger:
         return [Entry(None, {**self._first.params, "update": update}), *shown]
 
 
+class Row:
+    """Collects the lines of one row, and joins the words of a message as they come.
+
+    A turn of many words is recorded in few lines then, and nothing is left for `Merger` to join
+    but what stands in rows beside each other.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+        #: the open message's first update and its line, and the texts of all; no text: none is.
+        self._first: dict[str, Any] = {}
+        self._line = b""
+        self._texts: list[str] = []
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._lines) + bool(self._texts)
+
+    def append(self, line: bytes) -> None:
+        """Add the params of an update, a line of JSON."""
+        if self._texts:
+            self._close()
+        self._lines.append(line)
+
+    def append_words(self, update: dict[str, Any], line: bytes) -> None:
+        """Add a text chunk, whose params `line` has nothing beside `update`."""
+        content, message, first = update["content"], update.get("messageId"), self._first
+        is_plain = len(update) == 2 or (type(message) is str and len(update) == 3)
+        if not is_plain or len(content) != 2:
+            self.append(line)
+            return
+        text, size = content["text"], self._size + len(content["text"])
+        if self._texts:
+            same = first["sessionUpdate"] == update["sessionUpdate"]
+            if same and first.get("messageId") == message and size <= MESSAGE_LIMIT:
+                self._texts.append(text)
+                self._size = size
+                return
+            self._close()
+        self._first, self._line, self._texts, self._size = update, line, [text], len(text)
+
+    def take(self) -> bytes:
+        """Return all lines, and begin a new row."""
+        if self._texts:
+            self._close()
+        lines, self._lines = self._lines, []
+        return b"".join(lines)
+
+    def _close(self) -> None:
+        line, texts, self._texts = self._line, self._texts, []
+        if len(texts) > 1:
+            line = dumps({"update": with_text(self._first, "".join(texts))}) + b"\n"
+        self._lines.append(line)
+
+
 def merged(rows: Iterable[tuple[int, bytes]]) -> list[Entry]:
     """Return the merged entries of all rows, each of which is a turn and its lines."""
     merger = Merger()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_bridge.core.journal import merge
-from acp_bridge.core.journal.merge import Entry, Merger, merged
+from acp_bridge.core.journal.merge import MESSAGE_LIMIT, Entry, Merger, Row, merged
 from acp_bridge.core.protocol import MESSAGES
 from tests.core.journal.sayings import Params, chunk, lines, text_of, tool
 
@@ -98,6 +98,39 @@ def test_what_was_merged_in_any_portions_replays_as_if_it_never_was(
         for turn, portion in groupby(rows[begin:end], lambda row: row[0]):
             stored.append((turn, b"\n".join(entry.line() for entry in merged(portion))))
     assert exactly(replayed(stored)) == exactly(replayed(rows))
+
+
+@pytest.mark.hazard("R1", "T3")
+@given(st.lists(updates, max_size=20))
+def test_words_that_were_joined_as_they_came_replay_as_if_they_never_were(
+    told: list[Params],
+) -> None:
+    row, each = Row(), [lines(params) + b"\n" for params in told]
+    for params, line in zip(told, each, strict=True):
+        if is_chunk(params) and params.keys() == {"update"}:
+            row.append_words(params["update"], line)
+        else:
+            row.append(line)
+    count, joined = len(row), row.take()
+    assert count == joined.count(b"\n")
+    assert exactly(replayed([(1, joined)])) == exactly(replayed([(1, b"".join(each))]))
+
+
+def test_words_of_one_message_that_come_in_one_read_are_one_line() -> None:
+    row = Row()
+    for number in range(3):
+        params = chunk(f"{number}", "m")
+        row.append_words(params["update"], lines(params) + b"\n")
+    assert json.loads(row.take()) == chunk("012", "m")
+    assert not row
+    assert row.take() == b""
+
+
+def test_words_of_more_than_a_message_may_have_stay_apart() -> None:
+    row, long = Row(), chunk("x" * MESSAGE_LIMIT)
+    for params in (long, chunk("y"), chunk("z")):
+        row.append_words(params["update"], lines(params) + b"\n")
+    assert [json.loads(line) for line in row.take().splitlines()] == [long, chunk("yz")]
 
 
 @given(turns, st.integers(1, 8))

@@ -88,6 +88,11 @@ def test_lines_are_compact_whichever_encoder_wrote_them() -> None:
     assert encode({"a": [1, "\ud800"]}) == b'{"a":[1,"\\ud800"]}\n'
 
 
+def test_text_is_written_as_it_is_and_not_escaped_also_beside_a_null() -> None:
+    assert encode({"t": "é"}) == '{"t":"é"}\n'.encode()
+    assert encode({"t": "é", "n": None}) == '{"t":"é","n":null}\n'.encode()
+
+
 def test_a_number_beyond_a_double_stays_a_number() -> None:
     message = only(b'{"method":"m","params":[1e400,-1e400]}\n')
     assert message["params"] == [math.inf, -math.inf]

@@ -23,6 +23,7 @@ from acp_bridge.core.clients.abilities import is_converted
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.journal.connection import WAL_LIMIT_BYTES
 from acp_bridge.core.journal.errors import JournalError
+from acp_bridge.core.journal.merge import Row
 from acp_bridge.core.journal.session import SessionJournal
 from acp_bridge.core.journal.turns import ASKING
 from acp_bridge.core.protocol import (
@@ -81,7 +82,7 @@ class TranscriptOut:
         #: the places of what is recorded, and whether a client wants their cursors.
         self.places = Places(session_id, journal, spawn)
         self._placed = False
-        self._rows: list[bytes] = []
+        self._row = Row()
         self._lines: list[bytes] = []
         #: the same updates with the numbers of their rows, if they are shown with cursors.
         self._shown: list[tuple[int, Json]] = []
@@ -227,19 +228,19 @@ class TranscriptOut:
         if self._growing.waits:
             self.flush()
         if self._updates.children and is_of_subagents(params):
-            self._rows.append(line)
+            self._row.append(line)
             self._show(params, self.flush(), recorded=True)
         elif kind in STATES:
             self._keep_state(params)
             self.show_only(params, again=again)
         elif (self._converts and is_converted(params["update"])) or kind == SAID_UPDATE:
-            self._rows.append(line)
+            self._row.append(line)
             self._show(params, self.flush())
         else:
-            self._rows.append(line)
+            self._row.append(line)
             self._lines.append(self._head + line[1:-1] + b"}\n")
             if self._placed:
-                self._shown.append((len(self._rows) - 1, params))
+                self._shown.append((len(self._row) - 1, params))
 
     def show_words(self, update: Json) -> None:
         """Do as `show` does with plain words, an update that looks the same to each client."""
@@ -247,10 +248,12 @@ class TranscriptOut:
             self.flush()
         params = {"update": update}
         line = encode(params)
-        self._rows.append(line)
         self._lines.append(self._head + line[1:-1] + b"}\n")
-        if self._placed:
-            self._shown.append((len(self._rows) - 1, params))
+        if self._placed:  # each has a place of its own
+            self._row.append(line)
+            self._shown.append((len(self._row) - 1, params))
+        else:
+            self._row.append_words(update, line)
 
     def named(self, params: Json) -> Json:
         """Return a notice with the name of the bridge's command as it is offered now."""
@@ -417,7 +420,7 @@ class TranscriptOut:
         """Record one update without showing it; the next `flush` writes it to the journal."""
         if self._growing.waits:
             self.flush()
-        self._rows.append(encode(params))
+        self._row.append(encode(params))
 
     def record_at_once(self, params: Json) -> None:
         """Record, at once, a card that clients make themselves of the question that follows."""
@@ -460,11 +463,10 @@ class TranscriptOut:
         if self._updates.children.changed:
             for key, value in self._updates.children.take_changed().items():
                 self._attempt(self._journal.set, key, value)
-        if self._rows:
-            rows = b"".join(self._rows)
+        if self._row:
+            rows = self._row.take()
             self._attempt(self._journal.record, self.seq, rows, self._growing.take_superseded())
             noted = self.take_noted()
-            self._rows.clear()
         if due and self._growing.waits:
             self._record_grown()
         if self._lines:
