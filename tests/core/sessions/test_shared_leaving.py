@@ -82,28 +82,35 @@ async def test_a_session_that_is_closed_while_it_wants_a_login_leaves_the_proces
 
 
 @pytest.mark.hazard("R9")
-async def test_a_setting_that_is_not_answered_as_its_session_moves_is_made_before_the_prompt(
-    tmp_path: Path,
+async def test_settings_that_are_not_answered_as_their_session_moves_are_made_before_the_prompt(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "acp_bridge")
     async with world(tmp_path) as it:
         first, second = await two(it)
         turn, it.agent.script["session/set_mode"] = it.agent.stops_at("session/prompt"), {}
         modes = it.agent.stops_at("session/set_mode")
         running = it.editor.prompt(first, "long")
         await until(lambda: turn.reached == 1)
-        plan = it.editor.send("session/set_mode", {"sessionId": second, "modeId": "plan"})
-        await until(lambda: modes.reached == 1)
-        moving = it.editor.prompt(second, "meanwhile")
+        chosen = [
+            it.editor.send("session/set_mode", {"sessionId": second, "modeId": mode})
+            for mode in ("plan", "edit")
+        ]
         await until(lambda: modes.reached == 2)
-        assert it.editor.answers(plan) == []
+        moving = it.editor.prompt(second, "meanwhile")
+        await until(lambda: modes.reached == 3)
+        assert [it.editor.answers(each) for each in chosen] == [[], []]
         modes.open()
-        assert await it.editor.result(plan) == {}
+        assert [await it.editor.result(each) for each in chosen] == [{}, {}]
         await until(lambda: turn.reached == 2)
         turn.open()
         for prompt in (running, moving):
             assert await it.editor.stop_reason(prompt) == "end_turn"
-        asked = ["session/resume", "session/set_mode", "session/prompt"]
-        assert it.agent.processes[1].methods()[1:] == asked
+        other = it.agent.processes[1]
+        asked = ["session/resume", "session/set_mode", "session/set_mode", "session/prompt"]
+        assert other.methods()[1:] == asked
+        assert [each["modeId"] for each in other.params("session/set_mode")] == ["plan", "edit"]
+        assert "agent.silent" not in caplog.text
 
 
 @pytest.mark.hazard("R9", "P18.6")

@@ -114,7 +114,7 @@ class ToAgent:
         return False
 
     def _cancel(self, asked: Asked) -> None:
-        if asked.link is None:
+        if not asked.link:
             self._settle(asked, Err(errors.cancelled()))
         else:
             self._call_back(asked)
