@@ -59,6 +59,10 @@ def update(said: Any, **more: Any) -> Json:
     return {"method": "session/update", "params": {"sessionId": "0", "update": said, **more}}
 
 
+def without_update(params: Json) -> Json:
+    return {name: params[name] for name in params if name not in ("sessionId", "update")}
+
+
 def writes(agent: MemoryLink, *messages: Json) -> None:
     """Let the agent send messages in one write."""
     agent.peer.feed(b"".join(encode({"jsonrpc": "2.0", **message}) for message in messages))
@@ -273,6 +277,19 @@ async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is
         agent.answer(request, DONE)
         await here.turn(await here.agent(2), "three")
         assert agent.dead.is_set()
+
+
+@pytest.mark.hazard("T3")
+async def test_what_stands_beside_words_is_shown_and_recorded_with_them(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, request = await turn(here)
+        without_id = {"method": "session/update", "params": {"update": chunk("c"), "x": 3}}
+        writes(agent, update(chunk("a"), _meta={"x": 1}), update(chunk("b"), x=2), without_id)
+        shown = [each["params"] for each in here.got if each.get("method") == "session/update"]
+        beside: list[Json] = [{"_meta": {"x": 1}}, {"x": 2}, {"x": 3}]
+        assert [without_update(each) for each in shown] == beside
+        assert [without_update(each) for each in (await recorded(here.journal))[1:]] == beside
+        agent.answer(request, DONE)
 
 
 @pytest.mark.hazard("T3", "K2.2")
