@@ -127,6 +127,8 @@ class Row:
     """
 
     def __init__(self) -> None:
+        #: the number of lines so far, an open message's included.
+        self.count = 0
         self._lines: list[bytes] = []
         #: the open message's first update and its line, and the texts of all; no text: none is.
         self._first: dict[str, Any] = {}
@@ -134,14 +136,12 @@ class Row:
         self._texts: list[str] = []
         self._size = 0
 
-    def __len__(self) -> int:
-        return len(self._lines) + bool(self._texts)
-
     def append(self, line: bytes) -> None:
         """Add the params of an update, a line of JSON."""
         if self._texts:
             self._close()
         self._lines.append(line)
+        self.count += 1
 
     def append_words(self, update: dict[str, Any], line: bytes) -> None:
         """Add a text chunk, whose params `line` has nothing beside `update`."""
@@ -159,12 +159,13 @@ class Row:
                 return
             self._close()
         self._first, self._line, self._texts, self._size = update, line, [text], len(text)
+        self.count += 1
 
     def take(self) -> bytes:
         """Return all lines, and begin a new row."""
         if self._texts:
             self._close()
-        lines, self._lines = self._lines, []
+        lines, self._lines, self.count = self._lines, [], 0
         return b"".join(lines)
 
     def _close(self) -> None:

@@ -78,8 +78,6 @@ class Around(Struct, frozen=True):
     asked: Asked | None = None
     #: how many clients have the session.
     clients: int = 0
-    #: the agent has a request of a client that it has not answered.
-    agent_owes: bool = False
     #: the agent has a request beside prompts that may last as long as a turn.
     has_long_request: bool = False
     #: something could not be written into the journal yet.

@@ -19,25 +19,23 @@ class Asking:
         """`kept`: what the journal has of it."""
         known = kept if isinstance(kept, list) else []
         self._ids = dict.fromkeys(each for each in known if isinstance(each, str))
-        self._kept = frozenset(self._ids)
-
-    @property
-    def changed(self) -> bool:
-        """True if the journal has other ids than are known now."""
-        return self._ids.keys() != self._kept
+        #: the journal may have other ids than are known now.
+        self.changed = False
 
     def ask(self, call_id: str) -> None:
         """Note that a permission is asked for a call; `call_id`: its client-side id."""
         self._ids[call_id] = None
+        self.changed = True
         if len(self._ids) > _MOST:
             del self._ids[next(iter(self._ids))]
 
     def settle(self, call_id: object) -> None:
         """Note that a permission for a call has an end, which the call's card tells."""
-        if isinstance(call_id, str):
-            self._ids.pop(call_id, None)
+        if isinstance(call_id, str) and call_id in self._ids:
+            del self._ids[call_id]
+            self.changed = True
 
     def take(self) -> list[str]:
         """Return the ids for the journal, the oldest first."""
-        self._kept = frozenset(self._ids)
+        self.changed = False
         return list(self._ids)

@@ -111,7 +111,7 @@ def test_words_that_were_joined_as_they_came_replay_as_if_they_never_were(
             row.append_words(params["update"], line)
         else:
             row.append(line)
-    count, joined = len(row), row.take()
+    count, joined = row.count, row.take()
     assert count == joined.count(b"\n")
     assert exactly(replayed([(1, joined)])) == exactly(replayed([(1, b"".join(each))]))
 
@@ -122,7 +122,7 @@ def test_words_of_one_message_that_come_in_one_read_are_one_line() -> None:
         params = chunk(f"{number}", "m")
         row.append_words(params["update"], lines(params) + b"\n")
     assert json.loads(row.take()) == chunk("012", "m")
-    assert not row
+    assert row.count == 0
     assert row.take() == b""
 
 

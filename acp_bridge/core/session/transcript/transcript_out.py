@@ -240,7 +240,7 @@ class TranscriptOut:
             self._row.append(line)
             self._lines.append(self._head + line[1:-1] + b"}\n")
             if self._placed:
-                self._shown.append((len(self._row) - 1, params))
+                self._shown.append((self._row.count - 1, params))
 
     def show_words(self, update: Json) -> None:
         """Do as `show` does with plain words, an update that looks the same to each client."""
@@ -251,7 +251,7 @@ class TranscriptOut:
         self._lines.append(self._head + line[1:-1] + b"}\n")
         if self._placed:  # each has a place of its own
             self._row.append(line)
-            self._shown.append((len(self._row) - 1, params))
+            self._shown.append((self._row.count - 1, params))
         else:
             self._row.append_words(update, line)
 
@@ -463,7 +463,7 @@ class TranscriptOut:
         if self._updates.children.changed:
             for key, value in self._updates.children.take_changed().items():
                 self._attempt(self._journal.set, key, value)
-        if self._row:
+        if self._row.count:
             rows = self._row.take()
             self._attempt(self._journal.record, self.seq, rows, self._growing.take_superseded())
             noted = self.take_noted()
