@@ -9,7 +9,6 @@ which would turn an agent's Node or Electron into another program, or load the e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from re import compile as regex
 from typing import Final
 
 #: how the names of libpq's variables begin.
@@ -20,11 +19,9 @@ _EDITORS: Final = frozenset(
 )
 _NODE: Final = "NODE_OPTIONS"
 #: the words of `NODE_OPTIONS` that load VS Code's debugger: a word may be quoted, in part too.
-_DEBUGGER: Final = regex(
-    r"""(?x) (?<!\S) (?: (?:-r|--require|--import) (?:\s+|=)
+_DEBUGGER: Final = r"""(?x) (?<!\S) (?: (?:-r|--require|--import) (?:\s+|=)
         (?: "(?:\\.|[^"\\])*js-debug(?:\\.|[^"\\])*" | (?:\\.|[^\s"\\])*js-debug(?:\\.|[^\s\\])* )
         | --inspect-publish-uid=\S+ ) (?!\S) \s*"""
-)
 
 
 class HandedOn:
@@ -47,7 +44,9 @@ class HandedOn:
             if not name.startswith(self.withheld) and name not in _EDITORS
         }
         if "js-debug" in handed_on.get(_NODE, ""):
-            rest = _DEBUGGER.sub("", handed_on.pop(_NODE)).strip()
+            import re  # its pattern takes longer than all else here
+
+            rest = re.sub(_DEBUGGER, "", handed_on.pop(_NODE)).strip()
             handed_on |= {_NODE: rest} if rest else {}
         return handed_on
 

@@ -8,7 +8,6 @@
 
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -197,6 +196,8 @@ def _of_script(script: str, depth: int, given: Sequence[str] = ()) -> str | None
     commands: list[list[str]] = [[]]
     try:
         for line in script.splitlines():
+            import shlex  # no start of a bridge waits for it
+
             lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
             lexer.whitespace_split = True
             for token in (*lexer, ";"):

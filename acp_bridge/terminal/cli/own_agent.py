@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import site
 import sys
 from collections.abc import Mapping, Sequence
@@ -104,6 +103,8 @@ def install_command(extra: str, path: Sequence[str]) -> str:
     no pip, so `uv pip` is named. Neither pip nor uv reinstalls what is there.
     """
     name = f"'acp-stdio-bridge[{extra}]'" if extra else "acp-stdio-bridge"
+    import shlex  # no start of a bridge waits for it
+
     python = shlex.quote(sys.executable)
     if PathFinder.find_spec("pip", path) is None:
         return f"uv pip install --python {python} {name}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import IO, Final, NamedTuple, NoReturn
@@ -321,6 +320,8 @@ def _fitted(part: Part, column: int, width: int) -> str:
 
 
 def _wrapped(text: str, width: int, deep: int = 0) -> str:
+    import textwrap  # no start of a bridge waits for it
+
     return textwrap.fill(
         text, width, subsequent_indent=" " * deep, break_long_words=False, break_on_hyphens=False
     )
