@@ -84,10 +84,12 @@ class Silence(Feature):
 
     async def _watch(self, scope: anyio.CancelScope) -> None:
         with scope:
+            if not self._cancel_after:  # a second task would make each turn's end dearer
+                await self._watch_to_tell()
+                return
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch_to_tell)
-                if self._cancel_after:
-                    tasks.start_soon(self._watch_to_cancel)
+                tasks.start_soon(self._watch_to_cancel)
 
     # --- what is seen --------------------------------------------------------------------------
 
