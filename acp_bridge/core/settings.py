@@ -26,8 +26,13 @@ def default_home() -> Path:
     chosen = os.environ.get("XDG_DATA_HOME", "")
     if os.path.isabs(chosen):
         return Path(chosen, "acp-bridge")
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
+        import pwd
+
+        home = pwd.getpwuid(os.getuid()).pw_dir
     data = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
-    return Path(os.path.expanduser("~"), data, "acp-bridge")
+    return Path(home, data, "acp-bridge")
 
 
 class Delivery(StrEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from uuid import uuid4
+from secrets import token_hex
 
 from acp_bridge.core import errors
 from acp_bridge.core.agents.activity import Activity
@@ -23,7 +23,7 @@ class Translated:
         """`send` takes the bytes for the agent; `heard` is called when `activity` may have changed
         and the peer gets nothing that tells it."""
         self._heard = heard
-        self._end = AgentEnd(uuid4().hex[:6])
+        self._end = AgentEnd(token_hex(3))
         self._peer = peer
         self._write = send
         self.decoder = Decoder(joins=True)

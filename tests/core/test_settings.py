@@ -1,5 +1,7 @@
 """Where the data of a user lie who has chosen no folder."""
 
+import os
+import pwd
 import sys
 from pathlib import Path
 
@@ -28,3 +30,14 @@ def test_the_data_folder_is_where_programs_of_the_system_keep_data(
     if chosen is not None:
         monkeypatch.setenv("XDG_DATA_HOME", chosen)
     assert default_home() == Path(home)
+
+
+@pytest.mark.parametrize("odd", ["", "relative", None])
+def test_without_a_home_that_can_be_used_it_is_below_the_one_that_the_system_knows(
+    odd: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.delenv("HOME")
+    if odd is not None:
+        monkeypatch.setenv("HOME", odd)
+    assert default_home().is_relative_to(pwd.getpwuid(os.getuid()).pw_dir)

@@ -3,8 +3,10 @@
 Some agents answer `session/load` first and replay afterwards, when the next prompt is on its way
 already. Nothing in the protocol marks such updates, but the conversation is known: what an agent
 says is taken for its replay while it starts with the first prompt ever said and goes on as the
-record does. The first difference ends it (invariant R11). Space at the edges of texts is none:
-agents trim what they keep. Others answer in the middle: what came before goes into the comparison
+record does. The first difference ends it (invariant R11): words that stand behind a prompt in the
+record, and come without that prompt, are new ones. So an agent that has forgotten a turn, since it
+was killed in it, may say the same again. Space at the edges of texts is none: agents trim what they
+keep. Others answer in the middle: what came before goes into the comparison
 first, and if that was all of the record, nothing more is expected.
 """
 
@@ -28,6 +30,9 @@ class LateReplay:
     def __init__(self) -> None:
         #: what was said, by kind: in pieces until the first update is compared with it.
         self._texts: dict[str, list[str]] = {kind: [] for kind in MESSAGES}
+        self._sizes = dict.fromkeys(MESSAGES, 0)
+        #: for each prompt, how much had been said of each kind before it.
+        self._prompts: list[dict[str, int]] = []
         self._room = _LIMIT
         self._cards: set[str] = set()
         self._at = dict.fromkeys(MESSAGES, 0)
@@ -51,8 +56,7 @@ class LateReplay:
             return
         kind = update.get("sessionUpdate")
         if kind in self._at:
-            text = _text(update)
-            self._texts[kind].append(text)
+            self._add(kind, text := _text(update))
             self._room -= len(text)
         elif isinstance(card := update.get("toolCallId"), str):
             self._cards.add(card)
@@ -60,7 +64,17 @@ class LateReplay:
     def add_prompt(self, blocks: Iterable[Any]) -> None:
         """Add the prompt that is sent now, with which the replay may end."""
         self._end_if_whole()
-        self._texts[USER_MESSAGE] += [_text({"content": block}) for block in blocks]
+        for block in blocks:
+            self._add(USER_MESSAGE, _text({"content": block}))
+
+    def _add(self, kind: str, text: str) -> None:
+        answered = {**self._sizes, USER_MESSAGE: 0}
+        if kind == USER_MESSAGE and (
+            not self._prompts or {**self._prompts[-1], USER_MESSAGE: 0} != answered
+        ):  # else it is one more block of the prompt before
+            self._prompts.append(dict(self._sizes))
+        self._texts[kind].append(text)
+        self._sizes[kind] += len(text)
 
     def note_early(self, update: Json) -> None:
         """Compare an update that came before the load was answered."""
@@ -77,8 +91,7 @@ class LateReplay:
 
     def _left(self, kind: str) -> str:
         """Return what was not repeated yet of a kind, without space at its beginning."""
-        self._texts[kind] = ["".join(self._texts[kind])]
-        return self._texts[kind][0][self._at[kind] :].lstrip()
+        return self._said(kind)[self._at[kind] :].lstrip()
 
     def covers(self, update: Json) -> bool:
         """Return True if the agent's next update goes on repeating the recorded conversation.
@@ -90,7 +103,9 @@ class LateReplay:
             return False
         kind = update.get("sessionUpdate")
         if kind in self._at:
-            repeated = (self._begun or kind == USER_MESSAGE) and self._repeats(str(kind), update)
+            new = kind != USER_MESSAGE and self._lacks_prompt(str(kind))
+            repeated = (self._begun or kind == USER_MESSAGE) and not new
+            repeated = repeated and self._repeats(str(kind), update)
         else:
             card = update.get("toolCallId")
             repeated = self._begun and isinstance(card, str) and card in self._cards
@@ -99,10 +114,22 @@ class LateReplay:
         self.over = not repeated
         return repeated
 
+    def _lacks_prompt(self, kind: str) -> bool:
+        """Return True if what comes next of a kind stands behind a prompt that was not repeated."""
+        repeated = self._at[USER_MESSAGE]
+        follows = next((each for each in self._prompts if each[USER_MESSAGE] >= repeated), None)
+        if not repeated or follows is None:
+            return False
+        space = _SPACE.match(self._said(kind), self._at[kind])
+        return space is not None and space.end() >= follows[kind]
+
+    def _said(self, kind: str) -> str:
+        self._texts[kind] = ["".join(self._texts[kind])]
+        return self._texts[kind][0]
+
     def _repeats(self, kind: str, update: Json) -> bool:
         whole, at = _text(update), self._at[kind]
-        said = "".join(self._texts[kind])
-        self._texts[kind] = [said]
+        said = self._said(kind)
         if whole and said.startswith(whole, at):
             self._at[kind] += len(whole)
             return True

@@ -9,6 +9,7 @@ import pytest
 
 from acp_bridge.core.journal import GONE, PromptState
 from acp_bridge.core.machine import events as ev
+from acp_bridge.core.machine.states import State
 from acp_bridge.core.protocol import SESSION_CANCEL, SESSION_PROMPT
 from acp_bridge.core.updates import notices
 from tests.core.session.journals import failing, recorded_texts
@@ -158,6 +159,24 @@ async def test_a_prompt_whose_bridge_ends_before_it_has_left_is_never_sent(
         agent.dies()
         await here.session.closed.wait()
         assert SESSION_PROMPT not in agent.heard
+
+
+@pytest.mark.hazard("Q5", "R15.3")
+async def test_a_prompt_whose_process_dies_before_it_has_left_takes_no_transcript_with_it(
+    tmp_path: Path,
+) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        memory = here.session._turn._memory
+        memory.transcript, agent.immortal, gate.shut = "what was said", True, True
+        request = here.prompt()
+        await gate.let_through(lambda: here.session.now.running)
+        agent.exits()
+        await until(lambda: here.session.now.state is State.KILLING)
+        gate.open()
+        await quiet()
+        assert memory.transcript == "what was said"
+        agent.dies()
+        assert "ended during the turn" in (await here.answered(request))["message"]
 
 
 @pytest.mark.hazard("Q9", "Q13")

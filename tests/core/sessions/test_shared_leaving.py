@@ -113,6 +113,43 @@ async def test_settings_that_are_not_answered_as_their_session_moves_are_made_be
         assert "agent.silent" not in caplog.text
 
 
+@pytest.mark.hazard("R9")
+async def test_settings_that_move_twice_are_made_in_the_order_of_the_user(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        first, second = await two(it)
+        third = await it.new()
+        it.agent.script["session/set_mode"] = {}
+        turn = it.agent.stops_at("session/prompt")
+        ends = [it.editor.prompt(first, "a")]
+        await until(lambda: turn.reached == 1)
+        ends.append(it.editor.prompt(third, "a"))  # in a process of its own
+        await until(lambda: turn.reached == 2)
+        turn.open()
+        for each in ends:
+            await it.editor.stop_reason(each)
+        turn, modes = it.agent.stops_at("session/prompt"), it.agent.stops_at("session/set_mode")
+        ends = [it.editor.prompt(first, "b")]
+        await until(lambda: turn.reached == 1)
+        chosen = [
+            it.editor.send("session/set_mode", {"sessionId": second, "modeId": mode})
+            for mode in ("plan", "edit")
+        ]
+        await until(lambda: modes.reached == 2)
+        ends.append(it.editor.prompt(second, "b"))  # it moves to the process of the third
+        await until(lambda: modes.reached == 3)
+        ends.append(it.editor.prompt(third, "b"))
+        await until(lambda: turn.reached == 2)
+        it.editor.prompt(second, "/queue memory new")  # and away from it
+        await until(lambda: modes.reached == 4)
+        modes.open()
+        assert [await it.editor.result(each) for each in chosen] == [{}, {}]
+        turn.open()
+        for each in ends:
+            await it.editor.stop_reason(each)
+        last = it.agent.processes[-1].params("session/set_mode")
+        assert [each["modeId"] for each in last] == ["plan", "edit"]
+
+
 @pytest.mark.hazard("R9", "P18.6")
 async def test_a_setting_that_is_made_as_its_session_is_opened_is_answered_when_that_is_closed(
     tmp_path: Path,

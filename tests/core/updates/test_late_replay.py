@@ -82,6 +82,25 @@ def test_what_does_not_begin_with_the_first_prompt_is_an_answer_and_all_that_fol
     assert not late.covers(user("one"))
 
 
+@pytest.mark.hazard("R11.1")
+@pytest.mark.parametrize("early", [0, 1])
+def test_the_same_words_as_those_of_a_turn_that_the_agent_has_forgotten_are_new(early: int) -> None:
+    late = of(*RECORD)
+    replay = [user("one"), agent("first answer"), CARD, CARD_END]
+    for update in replay if early else ():
+        late.note_early(update)
+    late.add_prompt([{"type": "text", "text": "two"}])
+    for update in () if early else replay:
+        assert late.covers(update)
+    assert not late.covers(agent("sec"))
+    assert not late.covers(agent("ond"))
+
+
+def test_a_prompt_of_several_blocks_of_which_the_agent_repeats_one_is_repeated() -> None:
+    late = of(user("one"), user(""), user("more"), agent("first"))
+    assert [late.covers(each) for each in (user("one"), agent("first"))] == [True, True]
+
+
 @pytest.mark.hazard("R11")
 def test_a_replay_is_expected_in_the_first_turn_only() -> None:
     updates = Updates(set())

@@ -7,10 +7,13 @@ import anyio
 import pytest
 
 from acp_bridge.core.journal import Journal
+from acp_bridge.core.machine import events as ev
+from acp_bridge.core.protocol import SESSION_PROMPT
+from acp_bridge.core.settings import ReloadAfterCancel
 from acp_bridge.features.repository import repository
 from acp_bridge.features.repository.notices import Standing
-from tests.core.session.living import Living, first, living
-from tests.core.session.waiting import until
+from tests.core.session.living import CANCELLED, Living, first, living
+from tests.core.session.waiting import quiet, until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -55,6 +58,27 @@ async def test_it_is_kept_when_a_turn_has_ended(
         await here.turn(agent)
         await until(lambda: kept(here) == TWO)
     assert looks.made == 2  # it is not looked again when the session ends
+
+
+async def test_it_is_kept_when_a_turn_has_ended_whose_process_takes_long_to_die_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Looks(monkeypatch, ONE, TWO)
+    reload = ReloadAfterCancel.ALWAYS
+    async with living(tmp_path, first=first(), reload_after_cancel=reload) as here:
+        of_a_database(here)
+        agent = await here.agent()
+        await here.turn(agent)
+        await until(lambda: kept(here) == ONE)
+        agent.immortal = True
+        stopped, turn = here.prompt("two"), await agent.asked(SESSION_PROMPT)
+        here.session.feed(ev.Cancel())
+        agent.answer(turn, CANCELLED)
+        await quiet()
+        assert stopped not in here.answers()
+        agent.dies()
+        await here.answered(stopped)
+        await until(lambda: kept(here) == TWO)
 
 
 async def test_what_was_kept_is_forgotten_when_it_can_not_be_told_at_the_end_of_the_next_turn(

@@ -153,6 +153,11 @@ def for_journal(answer: object) -> Json | None:
             return None
 
 
+def kept(outcome: Outcome, agents: object = None) -> Json:
+    """Return the journal's form of the answer for an outcome; `agents`: as for `of_outcome`."""
+    return for_journal(of_outcome(outcome, agents)) or {}
+
+
 def for_clients(answer: Answer) -> Json:
     """Return how a prompt ended for clients that did not ask it: `stopReason`, or `error`."""
     if isinstance(answer, Err):

@@ -445,6 +445,8 @@ class Prompts:
                 self._answer_receipt(prompt, outcome, told)
                 if prompt.answer is prompt.cancelled_with is None:  # else it is written already
                     self._end(prompt, told, own)
+                elif prompt.seq:  # what was recorded since then
+                    self._core.spawn(self._tidy, prompt.seq)
                 self._tell_untold(prompt)
             self.last_end = {"promptId": prompt.prompt_id, **answers.for_clients(answer)}
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
@@ -495,8 +497,7 @@ class Prompts:
         """Keep how the agent ended the turn; the client is answered later (invariant Q11)."""
         prompt = self._open[key]
         prompt.answer = answer
-        told = answers.for_journal(answers.of_outcome(Replied(answer)))
-        self._end(prompt, told or {}, answer)
+        self._end(prompt, answers.kept(Replied(answer)), answer)
 
     def forget(self, key: int) -> Json:
         """Forget a prompt that was never written down; returns its parameters."""
@@ -506,8 +507,7 @@ class Prompts:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
         prompt = self._open[key]
         prompt.cancelled_with = answer
-        told = answers.for_journal(answers.of_outcome(Cancelled(), answer))
-        self._end(prompt, told or {}, answer)
+        self._end(prompt, answers.kept(Cancelled(), answer), answer)
 
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""

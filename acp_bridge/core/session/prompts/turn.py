@@ -199,7 +199,7 @@ class Turn:
         """
         if unsent.stopped:
             self._core.feed(ev.NotBegun(unsent.key))
-        elif self._prompts.find(unsent.key):
+        elif not link.gone and self._prompts.find(unsent.key):
             send = partial(self._send, link, unsent.key)
             self._core.finish(ef.SendPrompt(link.epoch, unsent.key), send)
 

@@ -46,6 +46,8 @@ class Asked(Struct, eq=False):
     #: the process that has it, and its id there.
     link: Link | None = None
     agent_request: int = 0
+    #: which request of the session it is, in the order in which they came.
+    number: int = 0
     #: the process was told that nobody waits for the answer.
     called_back: bool = False
     #: set when it is answered, by the agent or in its place.
@@ -87,6 +89,7 @@ class ToAgent:
         self._user_settings = user_settings
         self._updates = updates
         self._patience = patience
+        self._came = 0
         #: requests that came while the agent was not ready, in order.
         self.deferred: list[Asked] = []
         #: requests that the agent has.
@@ -124,7 +127,7 @@ class ToAgent:
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
         self._transcript.end_quiet(request.client)
-        self._take(Asked(request, partial(self._answer, request), request.method, request.params))
+        self._begin(Asked(request, partial(self._answer, request), request.method, request.params))
 
     async def ask(self, request: ClientRequest) -> Any:
         """Return the agent's result for a request of the client for a fork; raises RpcError.
@@ -155,7 +158,7 @@ class ToAgent:
         return asked.link, result
 
     async def _result(self, asked: Asked, answers: list[Answer]) -> Any:
-        self._take(asked)
+        self._begin(asked)
         try:
             await asked.settled.wait()
         finally:
@@ -166,6 +169,11 @@ class ToAgent:
                 return result
             case Err(error):
                 raise error
+
+    def _begin(self, asked: Asked) -> None:
+        self._came += 1
+        asked.number = self._came
+        self._take(asked)
 
     def _take(self, asked: Asked) -> None:
         match self._core.now.permits.requests:
@@ -217,8 +225,8 @@ class ToAgent:
         if left and asked.waits_for_next:
             self.passed.remove(asked)
             asked.link = None
-            before = sum(bool(each.agent_request) for each in self.deferred)
-            self.deferred.insert(before, asked)  # the others came later
+            before = sum(each.number < asked.number for each in self.deferred)
+            self.deferred.insert(before, asked)
             self._core.settle()
         else:
             self._settle(asked, answer)
