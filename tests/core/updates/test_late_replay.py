@@ -82,7 +82,7 @@ def test_what_does_not_begin_with_the_first_prompt_is_an_answer_and_all_that_fol
     assert not late.covers(user("one"))
 
 
-@pytest.mark.hazard("R11.1")
+@pytest.mark.hazard("R11.4")
 @pytest.mark.parametrize("early", [0, 1])
 def test_the_same_words_as_those_of_a_turn_that_the_agent_has_forgotten_are_new(early: int) -> None:
     late = of(*RECORD)
