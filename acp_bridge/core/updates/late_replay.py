@@ -68,11 +68,10 @@ class LateReplay:
             self._add(USER_MESSAGE, _text({"content": block}))
 
     def _add(self, kind: str, text: str) -> None:
-        answered = {**self._sizes, USER_MESSAGE: 0}
-        if kind == USER_MESSAGE and (
-            not self._prompts or {**self._prompts[-1], USER_MESSAGE: 0} != answered
-        ):  # else it is one more block of the prompt before
-            self._prompts.append(dict(self._sizes))
+        if kind == USER_MESSAGE and text.strip():  # or there is nothing to repeat
+            last = self._prompts[-1] if self._prompts else {}
+            if any(self._sizes[each] != last.get(each) for each in MESSAGES if each != kind):
+                self._prompts.append(dict(self._sizes))  # else it is one more block of the last one
         self._texts[kind].append(text)
         self._sizes[kind] += len(text)
 

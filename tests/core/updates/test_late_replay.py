@@ -101,6 +101,12 @@ def test_a_prompt_of_several_blocks_of_which_the_agent_repeats_one_is_repeated()
     assert [late.covers(each) for each in (user("one"), agent("first"))] == [True, True]
 
 
+def test_a_prompt_without_text_is_none_that_an_agent_would_repeat() -> None:
+    late = of(user("one"), agent("first"), user(""), agent("second"), user("two"), agent("third"))
+    replay = [user("one"), agent("first"), agent("second"), user("two"), agent("third")]
+    assert all(late.covers(each) for each in replay)
+
+
 @pytest.mark.hazard("R11")
 def test_a_replay_is_expected_in_the_first_turn_only() -> None:
     updates = Updates(set())
