@@ -22,6 +22,7 @@ def default_home() -> Path:
 
     It is where programs of this system keep data (XDG Base Directory Specification; on macOS
     Application Support). A package that knows all systems would take a tenth of the start.
+    Raises KeyError if neither HOME nor the system says where this user's home is.
     """
     chosen = os.environ.get("XDG_DATA_HOME", "")
     if os.path.isabs(chosen):

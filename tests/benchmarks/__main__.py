@@ -1,10 +1,10 @@
 """`make bench`: measure, keep the raw rows as JSON, write the table in docs/benchmarks.md.
 
-make bench                       everything (about 8 minutes; leave the machine alone)
+make bench                       everything (about 10 minutes; leave the machine alone)
 make bench ARGS="--only cancel"  one row, printed, nothing written
 make bench ARGS="--only clients" a group of rows; with their lines of the table, to be pasted
 make bench ARGS=--postgres       sessions in a database beside those in files; the table, printed
-make bench ARGS="--against HEAD~9"       that commit and this one in turn; the table, printed
+make bench ARGS="--against HEAD~9"  that commit and this one in turn; the table, printed
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def against(commit: str, names: Sequence[str], rounds: int) -> list[str]:
 
 def _table(there: str, before: Figures, now: Figures, least: Figures) -> list[str]:
     lines = [
-        f"| figure | {there[:8]} | now | now of before | of its floor |",
+        f"| figure | {there[:8]} | now | now of before | times its floor |",
         "|---|---|---|---|---|",
     ]
     for name, value in now.items():

@@ -20,11 +20,11 @@ from tests.benchmarks import (
     remote_rows,
     spare_rows,
 )
-from tests.benchmarks.client import Client, bridge, children, cpu_seconds, now, peak_mb
+from tests.benchmarks.client import Client, bridge, cpu_seconds, now, peak_mb
 from tests.benchmarks.figures import Figures, ms, p99
 from tests.benchmarks.floors import FLOOR, floors
 from tests.benchmarks.journals import filled
-from tests.benchmarks.memory import pss_mb
+from tests.benchmarks.memory import pss_mb, tree
 from tests.support.fixture_agents import fixture_command
 
 
@@ -235,7 +235,7 @@ def early(home: Path) -> Figures:
             with Client(command) as client:
                 times[name].append(client.initialize())
                 if name == "quick_behind":
-                    used.append(_used(client.process.pid))
+                    used.append(sum(map(cpu_seconds, tree(client.process.pid))))
                     memory.append(peak_mb(client.process.pid))
     took = {name: statistics.median(taken) for name, taken in times.items()}
     return {
@@ -246,11 +246,6 @@ def early(home: Path) -> Figures:
         f"early_{which}_added_ms": ms(took[f"{which}_behind"] - took[f"{which}_alone"])
         for which in ("slow", "quick")
     }
-
-
-def _used(pid: int) -> float:
-    """Seconds of CPU of a process and all that it has started."""
-    return cpu_seconds(pid) + sum(map(_used, children(pid)))
 
 
 def memory(home: Path) -> Figures:

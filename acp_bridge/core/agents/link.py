@@ -30,6 +30,7 @@ from acp_bridge.core.protocol import (
     SESSION_CLOSE,
     SESSION_UPDATE,
     Json,
+    kind_of,
 )
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
@@ -412,12 +413,10 @@ class Link:
 
     def on_notification(self, method: str, params: Any) -> None:
         """Handle a notification of the agent's."""
-        updates, kind = method == SESSION_UPDATE and isinstance(params, dict), None
-        if updates:
-            update = params.get("update")
-            kind = update.get("sessionUpdate") if isinstance(update, dict) else None
-            if not isinstance(kind, str):
-                params = odd_updates.with_kind(params)
+        updates = method == SESSION_UPDATE and isinstance(params, dict)
+        kind = kind_of(params) if updates else None
+        if updates and not isinstance(kind, str):
+            params = odd_updates.with_kind(params)
         if kind == SAID_UPDATE and not self.speaks_v2:
             event("agent.noise", agent=self.name, what="an update that only a bridge makes")
         elif updates and not self._parked:

@@ -130,7 +130,9 @@ class Row:
         #: the number of lines so far, an open message's included.
         self.count = 0
         self._lines: list[bytes] = []
-        #: the open message's first update and its line, and the texts of all; no text: none is.
+        #: the open message: its key, its first params and their line, and all its texts; no text:
+        #: none is open.
+        self._key: Key = None
         self._first: dict[str, Any] = {}
         self._line = b""
         self._texts: list[str] = []
@@ -143,22 +145,21 @@ class Row:
         self._lines.append(line)
         self.count += 1
 
-    def append_words(self, update: dict[str, Any], line: bytes) -> None:
-        """Add a text chunk, whose params `line` has nothing beside `update`."""
-        content, message, first = update["content"], update.get("messageId"), self._first
-        is_plain = len(update) == 2 or (type(message) is str and len(update) == 3)
-        if not is_plain or len(content) != 2:
+    def append_words(self, params: dict[str, Any], line: bytes) -> None:
+        """Add an update that is perhaps a plain text chunk; `line` is its params."""
+        key, text = chunk_of(params)
+        if type(key) is not tuple:
             self.append(line)
             return
-        text, size = content["text"], self._size + len(content["text"])
+        size = self._size + len(text)
+        if self._texts and key == self._key and size <= MESSAGE_LIMIT:
+            self._texts.append(text)
+            self._size = size
+            return
         if self._texts:
-            same = first["sessionUpdate"] == update["sessionUpdate"]
-            if same and first.get("messageId") == message and size <= MESSAGE_LIMIT:
-                self._texts.append(text)
-                self._size = size
-                return
             self._close()
-        self._first, self._line, self._texts, self._size = update, line, [text], len(text)
+        self._key, self._first, self._line = key, params, line
+        self._texts, self._size = [text], len(text)
         self.count += 1
 
     def take(self) -> bytes:
@@ -171,7 +172,7 @@ class Row:
     def _close(self) -> None:
         line, texts, self._texts = self._line, self._texts, []
         if len(texts) > 1:
-            line = dumps({"update": with_text(self._first, "".join(texts))}) + b"\n"
+            line = dumps({"update": with_text(self._first["update"], "".join(texts))}) + b"\n"
         self._lines.append(line)
 
 

@@ -307,7 +307,7 @@ class Session:
         return Around(
             asked=self._questions.asked,
             clients=len(self.transcript.views),
-            has_long_request=bool(self.to_agent.passed) and self.to_agent.has_long_request,
+            has_long_request=self.to_agent.has_long_request,
             journal_behind=self.journal.behind,
             background=self.background.listed,
             in_background=bool(self.background.titles) or (rests and self.updates.works_on_a_call),

@@ -3,11 +3,11 @@
 Some agents answer `session/load` first and replay afterwards, when the next prompt is on its way
 already. Nothing in the protocol marks such updates, but the conversation is known: what an agent
 says is taken for its replay while it starts with the first prompt ever said and goes on as the
-record does. The first difference ends it (invariant R11): words that stand behind a prompt in the
-record, and come without that prompt, are new ones. So an agent that has forgotten a turn, since it
-was killed in it, may say the same again. Space at the edges of texts is none: agents trim what they
-keep. Others answer in the middle: what came before goes into the comparison
-first, and if that was all of the record, nothing more is expected.
+record does. The first difference ends it (invariant R11). If the agent does not repeat a prompt,
+the words after it are new: an agent that was killed in a turn forgets the turn, and can use the same
+words again. Space at the edges of texts does not count, since agents trim what they keep. Other
+agents answer in the middle: what came before goes into the comparison first, and if that was all of
+the record, nothing more is expected.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ class LateReplay:
         return repeated
 
     def _lacks_prompt(self, kind: str) -> bool:
-        """Return True if what comes next of a kind stands behind a prompt that was not repeated."""
+        """Return True if the record has a prompt before the next text of this kind, and the agent
+        has not repeated that prompt.
+        """
         repeated = self._at[USER_MESSAGE]
         follows = next((each for each in self._prompts if each[USER_MESSAGE] >= repeated), None)
         if not repeated or follows is None:

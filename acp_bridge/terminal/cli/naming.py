@@ -193,11 +193,11 @@ def _of_script(script: str, depth: int, given: Sequence[str] = ()) -> str | None
 
     `given`: the script's own arguments, from `$0` on.
     """
+    import shlex  # few commands are scripts
+
     commands: list[list[str]] = [[]]
     try:
         for line in script.splitlines():
-            import shlex  # no start of a bridge waits for it
-
             lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
             lexer.whitespace_split = True
             for token in (*lexer, ";"):

@@ -102,9 +102,9 @@ def install_command(extra: str, path: Sequence[str]) -> str:
     `extra`: the extra of acp-stdio-bridge that has them; "" for none. An environment made by uv has
     no pip, so `uv pip` is named. Neither pip nor uv reinstalls what is there.
     """
-    name = f"'acp-stdio-bridge[{extra}]'" if extra else "acp-stdio-bridge"
     import shlex  # no start of a bridge waits for it
 
+    name = f"'acp-stdio-bridge[{extra}]'" if extra else "acp-stdio-bridge"
     python = shlex.quote(sys.executable)
     if PathFinder.find_spec("pip", path) is None:
         return f"uv pip install --python {python} {name}"

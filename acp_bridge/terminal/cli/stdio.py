@@ -181,7 +181,7 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     # The agent starts while the rest is imported, which takes about as long.
     early = [] if settings.builtin else _born(settings)
     if log_waits:
-        can_serve(options)
+        _open_log(options)
     import anyio
 
     from acp_bridge import serving
@@ -222,17 +222,16 @@ def prepared(options: Options) -> Settings:
 def loaded() -> None:
     """Tune the interpreter for serving, when all is imported that serves."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
-    give_back_large_blocks()
+    _give_back_large_blocks()
     gc.freeze()  # loaded modules live as long as the process: don't scan them
     gc.enable()
 
 
-def give_back_large_blocks() -> None:
-    """Have the C library give large blocks back to the system as soon as they are free.
+def _give_back_large_blocks() -> None:
+    """Have the C library return large blocks to the system as soon as they are free.
 
-    By itself glibc raises this limit to the size of the largest block that was ever freed, up to 32
-    MB: what messages of megabytes have taken would stay with the process for good. Other C
-    libraries have no such function, or give blocks back anyway.
+    glibc raises this limit to the size of the largest freed block, up to 32 MB. After large
+    messages the process would keep their memory. Other C libraries return such blocks anyway.
     """
     with suppress(OSError):
         guard.call("mallopt", _MMAP_THRESHOLD, _LARGE)

@@ -108,7 +108,7 @@ def test_words_that_were_joined_as_they_came_replay_as_if_they_never_were(
     row, each = Row(), [lines(params) + b"\n" for params in told]
     for params, line in zip(told, each, strict=True):
         if is_chunk(params) and params.keys() == {"update"}:
-            row.append_words(params["update"], line)
+            row.append_words(params, line)
         else:
             row.append(line)
     count, joined = row.count, row.take()
@@ -120,7 +120,7 @@ def test_words_of_one_message_that_come_in_one_read_are_one_line() -> None:
     row = Row()
     for number in range(3):
         params = chunk(f"{number}", "m")
-        row.append_words(params["update"], lines(params) + b"\n")
+        row.append_words(params, lines(params) + b"\n")
     assert json.loads(row.take()) == chunk("012", "m")
     assert row.count == 0
     assert row.take() == b""
@@ -129,7 +129,7 @@ def test_words_of_one_message_that_come_in_one_read_are_one_line() -> None:
 def test_words_of_more_than_a_message_may_have_stay_apart() -> None:
     row, long = Row(), chunk("x" * MESSAGE_LIMIT)
     for params in (long, chunk("y"), chunk("z")):
-        row.append_words(params["update"], lines(params) + b"\n")
+        row.append_words(params, lines(params) + b"\n")
     assert [json.loads(line) for line in row.take().splitlines()] == [long, chunk("yz")]
 
 

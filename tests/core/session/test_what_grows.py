@@ -1,20 +1,47 @@
 """What a session does for each of many grows with their number, and not with its square."""
 
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from tests.core.session.living import DONE, Living, first, living
 from tests.core.session.memory import ClientEnd
 from tests.core.session.played_agent import PlayedAgent
-from tests.support.operations import counted
 
 #: how many there are of each, and how many times as many.
 FEW, TIMES = 20, 10
 #: how many times as much may be done for `TIMES` as many: in proportion, and a fifth.
 MOST = 1.2 * TIMES
 Way = Callable[[Living, PlayedAgent, int], Awaitable[None]]
+
+
+class Count:
+    """The lines of `acp_bridge` that have run; a loop's line counts each time."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if "/acp_bridge/" not in frame.f_code.co_filename:
+            return None
+        self.lines += 1
+        return self._trace
+
+
+@contextmanager
+def counted() -> Iterator[Count]:
+    """Count what runs in this thread until the block is left, in calls that begin meanwhile."""
+    count, before = Count(), sys.gettrace()
+    sys.settrace(count._trace)
+    try:
+        yield count
+    finally:
+        sys.settrace(before)
 
 
 async def cards(here: Living, agent: PlayedAgent, count: int) -> None:

@@ -103,7 +103,7 @@ class ToAgent:
     @property
     def has_long_request(self) -> bool:
         """True while the agent has a request that may last as long as a turn."""
-        return any(each.method not in _BOUNDED for each in self.passed)
+        return bool(self.passed) and any(each.method not in _BOUNDED for each in self.passed)
 
     def cancel(self, client: Client, request_id: object) -> bool:
         """Carry out a client's `$/cancel_request`; False when the request is not here.

@@ -238,9 +238,7 @@ class TranscriptOut:
             self._show(params, self.flush())
         else:
             self._row.append(line)
-            self._lines.append(self._head + line[1:-1] + b"}\n")
-            if self._placed:
-                self._shown.append((self._row.count - 1, params))
+            self._send_soon(params, line)
 
     def show_words(self, update: Json) -> None:
         """Do as `show` does with plain words, an update that looks the same to each client."""
@@ -248,12 +246,17 @@ class TranscriptOut:
             self.flush()
         params = {"update": update}
         line = encode(params)
-        self._lines.append(self._head + line[1:-1] + b"}\n")
         if self._placed:  # each has a place of its own
             self._row.append(line)
-            self._shown.append((self._row.count - 1, params))
         else:
-            self._row.append_words(update, line)
+            self._row.append_words(params, line)
+        self._send_soon(params, line)
+
+    def _send_soon(self, params: Json, line: bytes) -> None:
+        """Have the next flush send an update that was just added to the row."""
+        self._lines.append(self._head + line[1:-1] + b"}\n")
+        if self._placed:
+            self._shown.append((self._row.count - 1, params))
 
     def named(self, params: Json) -> Json:
         """Return a notice with the name of the bridge's command as it is offered now."""
