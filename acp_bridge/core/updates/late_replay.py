@@ -4,10 +4,10 @@ Some agents answer `session/load` first and replay afterwards, when the next pro
 already. Nothing in the protocol marks such updates, but the conversation is known: what an agent
 says is taken for its replay while it starts with the first prompt ever said and goes on as the
 record does. The first difference ends it (invariant R11). If the agent does not repeat a prompt,
-the words after it are new: an agent that was killed in a turn forgets the turn, and can use the same
-words again. Space at the edges of texts does not count, since agents trim what they keep. Other
-agents answer in the middle: what came before goes into the comparison first, and if that was all of
-the record, nothing more is expected.
+the words after it are new: an agent that was killed in a turn forgets the turn, and can use the
+same words again. Space at the edges of texts does not count, since agents trim what they keep.
+Other agents answer in the middle: what came before goes into the comparison first, and if that was
+all of the record, nothing more is expected.
 """
 
 from __future__ import annotations
