@@ -112,26 +112,30 @@ async def _bridge(
     # until the tasks have ended, when nobody reads or writes them
     with signals.Received() as received, _traced(settings.trace) as trace:
         deadline = Deadline() if settings.journal else None
-        async with (
-            anyio.create_task_group() as tasks,
-            _journal(settings, tasks, deadline, address) as journal,
-        ):
-            if trace:
-                tasks.start_soon(trace.run)
-            # A process that does not answer one of these is to be started all the same.
-            standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
-            parent = None
-            if settings.parent and can_fork():
-                keys_file = settings.home / keys.FILE
-                parent = AgentParent(settings.parent, settings.folder, keys_file)
-                tasks.start_soon(parent.run)
-            command = _command(settings, standing, parent, trace, deadline, early)
-            context = SessionContext(settings, journal, tasks, command, plugins=PLUGINS)
-            _notify(context)
-            bridge = _listening(context, on_end, waiter)
-            yield bridge, tasks, received
-            await command.end_early()
-            tasks.cancel_scope.cancel()
+        async with anyio.create_task_group() as journal_tasks:  # they outlive it
+            async with (
+                _journal(settings, journal_tasks, deadline, address) as journal,
+                anyio.create_task_group() as tasks,
+            ):
+                if trace:
+                    tasks.start_soon(trace.run)
+                # A process that does not answer one of these is to be started all the same.
+                standing = StandingRequests(
+                    min(settings.request_timeout, settings.start_timeout / 4)
+                )
+                parent = None
+                if settings.parent and can_fork():
+                    keys_file = settings.home / keys.FILE
+                    parent = AgentParent(settings.parent, settings.folder, keys_file)
+                    tasks.start_soon(parent.run)
+                command = _command(settings, standing, parent, trace, deadline, early)
+                context = SessionContext(settings, journal, tasks, command, plugins=PLUGINS)
+                _notify(context)
+                bridge = _listening(context, on_end, waiter)
+                yield bridge, tasks, received
+                await command.end_early()
+                tasks.cancel_scope.cancel()
+            journal_tasks.cancel_scope.cancel()
 
 
 def _command(

@@ -104,6 +104,8 @@ class Lease:
         self._address = address
         self._host = ""
         self._begun = anyio.Lock()
+        #: the scope of `run` while it runs.
+        self._renewing: anyio.CancelScope | None = None
         #: the error of the last lease that could not be begun.
         self._tried: JournalError | None = None
         #: why the last renewal has failed, if that stays until somebody changes something.
@@ -163,11 +165,12 @@ class Lease:
                 raise
 
     async def run(self) -> None:
-        """Renew the lease again and again until cancelled, once it has begun.
+        """Renew the lease again and again until `end` or a cancellation, once it has begun.
 
         That of a server, which has an address, begins here; any other with `begin`.
         """
         async with anyio.create_task_group() as tasks:
+            self._renewing = tasks.cancel_scope
             tasks.start_soon(self._watch)
             renewed, wait = True, 0.0 if self._address else self._seconds / _RENEWALS
             while True:
@@ -354,6 +357,8 @@ class Lease:
 
     async def end(self) -> None:
         """Give the lease up: any bridge may have the sessions of this one. Never raises."""
+        if self._renewing:
+            self._renewing.cancel()
         with suppress(JournalError):
             if self.owners:
                 async with self._database.connection() as connection:

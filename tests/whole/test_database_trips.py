@@ -1,6 +1,7 @@
 """A database that is far away: what a session, and a command, cost there, in round trips."""
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from anyio import fail_after
 
 from acp_bridge.core.journal.file import Write
 from acp_bridge.core.records import replace
-from acp_bridge.postgres import files, log
+from acp_bridge.postgres import files, log, summary
 from acp_bridge.postgres.connection import ALL, Database
+from acp_bridge.postgres.lease import Lease
 from acp_bridge.postgres.url import parse
 from tests.postgres.session_files import INFO, made
 from tests.support import processes
@@ -139,6 +141,19 @@ async def test_a_bridge_sums_up_the_sessions_that_it_closes(
 ) -> None:
     # A bridge that ends leaves it to the next command when the database takes longer than this.
     monkeypatch.setattr(files, "_END", 30.0)
+    ends, sum_up, end = threading.Event(), summary.sum_up, Lease.end
+
+    def once_it_ends(path: Path) -> summary.Summary:
+        """Sum the second session up when the bridge gives its lease back, and no sooner."""
+        assert summed_up() == 0 or ends.wait(20)
+        return sum_up(path)
+
+    async def ended(lease: Lease) -> None:
+        ends.set()
+        await end(lease)
+
+    monkeypatch.setattr(summary, "sum_up", once_it_ends)
+    monkeypatch.setattr(Lease, "end", ended)
     two = Two(world, server.new_database())
 
     def summed_up() -> int:
