@@ -10,6 +10,7 @@ from acp_bridge.core.agents.connection import AgentCommand, Connection
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.wire.peer import Call
+from acp_bridge.core.wire.runs import Run
 from tests.support.fixture_agents import fixture_command
 from tests.support.recording import RpcError
 from tests.whole import bridge_support
@@ -23,6 +24,9 @@ class Fails:
     """An owner with a bug in whatever it is told."""
 
     def on_update(self, link: Link, params: dict[str, Any]) -> None:
+        raise RuntimeError
+
+    def on_run(self, link: Link, run: Run) -> None:
         raise RuntimeError
 
     def on_agent_request(self, link: Link, call: Call) -> None:

@@ -46,9 +46,11 @@ from acp_bridge.core.protocol import (
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.threads import NoThread, done_in_any_case, in_thread
+from acp_bridge.core.updates import odd_updates
 from acp_bridge.core.updates.odd_answers import numbered
 from acp_bridge.core.wire.jsonrpc import Heard, Malformed, RequestId, RpcError, withdrawn
 from acp_bridge.core.wire.peer import Call
+from acp_bridge.core.wire.runs import Run
 from acp_bridge.core.wire.stdio import Reader, Writer
 from acp_bridge.core.wire.streams import Incoming, Lines, Outgoing, next_bytes
 
@@ -87,6 +89,9 @@ class OfSession(Protocol):
 
     def on_notification(self, method: str, params: Any) -> None:
         """Handle a notification of the agent's."""
+
+    def on_run(self, run: Run) -> None:
+        """Handle words in succession of the agent's."""
 
     def on_batch_end(self) -> None:
         """Note that everything of one read has been handed over."""
@@ -194,6 +199,7 @@ class Connection:
         self.command = command
         self.name = name
         self.peer = self._lines = agent_peer(self, self._send)
+        self.peer.take_runs(odd_updates.TEXT, odd_updates.is_words, self.on_run)
         #: the sessions that the process has or is about to have, and which of them work.
         self.links: PooledProcess[OfSession] = PooledProcess()
         self._processes = processes
@@ -493,6 +499,14 @@ class Connection:
         else:
             event("agent.noise", agent=self.name, what="a request about another session")
             self.peer.fail(call.id, errors.cancelled())
+
+    def on_run(self, run: Run) -> None:
+        """Handle words of a session's, of which nothing else is said."""
+        links = self._links_of(run.message["params"])
+        for link in links:
+            link.on_run(run)
+        if not links:
+            event("agent.noise", agent=self.name, what="a message about another session")
 
     def on_notification(self, method: str, params: Any) -> None:
         if method.startswith(OWN_PREFIX):

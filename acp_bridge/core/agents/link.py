@@ -38,6 +38,7 @@ from acp_bridge.core.updates import odd_updates
 from acp_bridge.core.updates.odd_answers import made_id
 from acp_bridge.core.wire.jsonrpc import Answer, Ok, RequestId, RpcError, encode, withdrawn
 from acp_bridge.core.wire.peer import Call
+from acp_bridge.core.wire.runs import Run
 
 if TYPE_CHECKING:
     from acp_bridge.core.agents.activity import Activity
@@ -48,6 +49,9 @@ class Owner(Protocol):
 
     def on_update(self, link: Link, params: dict[str, Any]) -> None:
         """Handle a `session/update` with these parameters."""
+
+    def on_run(self, link: Link, run: Run) -> None:
+        """Handle each `session/update` of a run, all of which are plain words."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         """Handle a request, which is answered now or later through `link.peer`."""
@@ -410,6 +414,15 @@ class Link:
         call = agent_params.of_request(call, None if several else self.agent_session_id)
         if not self.forks.take_request(self.peer, call):
             self.owner.on_agent_request(self, call)
+
+    def on_run(self, run: Run) -> None:
+        """Handle words in succession of the agent's."""
+        session_id = run.message["params"]["sessionId"]
+        if session_id == self.agent_session_id and not self._parked:
+            self.owner.on_run(self, run)
+        else:
+            for message in run.each():
+                self.on_notification(SESSION_UPDATE, message["params"])
 
     def on_notification(self, method: str, params: Any) -> None:
         """Handle a notification of the agent's."""

@@ -10,7 +10,6 @@ Sans-IO. Invariants
 - A line that is no JSON object hides no other (invariant K2).
 """
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -23,9 +22,7 @@ from acp_bridge.core.protocol import (
     own_meta,
 )
 from acp_bridge.core.wire.jsonrpc import dumps, read_object
-from acp_bridge.core.wire.plain_json import plain_loads
-
-_TEXT: Final = re.compile(rb'"text":"([^"\\]*(?:\\.[^"\\]*)*)"')
+from acp_bridge.core.wire.runs import Around, around_texts
 
 MESSAGE_LIMIT: Final = 1_000_000
 """Characters. A longer message is replayed in several chunks, since a line may not be too long."""
@@ -61,8 +58,8 @@ class Merger:
         #: by tool call, the last entry that showed version 1 its whole content since the open entry
         #: began.
         self._shown: dict[str, Entry] = {}
-        # The bytes around the text in the open entry's line; empty if that is no plain chunk.
-        self._head = self._tail = b""
+        #: what is around the text in the open entry's line; None if that is no plain chunk.
+        self._around: Around | None = None
 
     def feed(self, turn: int, lines: bytes) -> list[Entry]:
         """Take the lines of one row; returns the entries that are complete by now."""
@@ -84,7 +81,7 @@ class Merger:
             else:
                 self._turn, self._key, self._first = turn, key, Entry(raw, params)
                 self._texts, self._size = [text], len(text)
-                self._head, self._tail = _around(raw) if type(key) is tuple else (b"", b"")
+                self._around = next(around_texts(raw, "text"), None) if type(key) is tuple else None
         return done
 
     def _continues(self, raw: bytes) -> bool:
@@ -93,14 +90,8 @@ class Merger:
         Returns whether it was joined. Nearly all of a long answer is such lines, and this costs a
         quarter of reading them whole.
         """
-        head, tail = self._head, self._tail
-        if not head or not raw.startswith(head) or not raw.endswith(tail):
-            return False
-        try:  # one JSON string with its quotes, or it is no such line
-            text = plain_loads(raw[len(head) - 1 : len(raw) - len(tail) + 1])
-        except ValueError:
-            return False
-        return self._add(text)
+        text = self._around.text_in(raw) if self._around else None
+        return text is not None and self._add(text)
 
     def _add(self, text: str) -> bool:
         if self._size + len(text) > MESSAGE_LIMIT:
@@ -111,7 +102,7 @@ class Merger:
 
     def flush(self) -> list[Entry]:
         """Return the open entry, its texts joined, and the tool contents that waited for it."""
-        texts, self._texts, self._key, self._head = self._texts, [], None, b""
+        texts, self._texts, self._key, self._around = self._texts, [], None, None
         shown, self._shown = list(self._shown.values()), {}
         if len(texts) <= 1 or self._first.params is None:
             return [self._first, *shown] if texts else []
@@ -151,16 +142,25 @@ class Row:
         if type(key) is not tuple:
             self.append(line)
             return
-        size = self._size + len(text)
-        if self._texts and key == self._key and size <= MESSAGE_LIMIT:
-            self._texts.append(text)
-            self._size = size
+        if self.append_text(key, text):
             return
         if self._texts:
             self._close()
         self._key, self._first, self._line = key, params, line
         self._texts, self._size = [text], len(text)
         self.count += 1
+
+    def append_text(self, key: Key, text: str) -> bool:
+        """Add a plain chunk, by its `chunk_of`, to the message that is open.
+
+        Returns False, and adds nothing, if it is not of that message, or the message is full.
+        """
+        size = self._size + len(text)
+        if not self._texts or key != self._key or size > MESSAGE_LIMIT:
+            return False
+        self._texts.append(text)
+        self._size = size
+        return True
 
     def take(self) -> bytes:
         """Return all lines, and begin a new row."""
@@ -236,12 +236,3 @@ def with_text(update: dict[str, Any], text: str) -> dict[str, Any]:
     from acp_bridge.core.journal import pieces
 
     return {**update, SAID: pieces.with_text(update[SAID], text)}
-
-
-def _around(raw: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes before and after the text in a plain chunk's line, each with its quote.
-
-    They are found in lines that `dumps` wrote, which have no space outside of strings.
-    """
-    found = _TEXT.search(raw)
-    return (raw[: found.start(1)], raw[found.end(1) :]) if found else (b"", b"")

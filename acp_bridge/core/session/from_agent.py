@@ -40,6 +40,7 @@ from acp_bridge.core.updates.children import names_session
 from acp_bridge.core.updates.odd_updates import is_plain, mended
 from acp_bridge.core.updates.updates import Leak, Updates
 from acp_bridge.core.wire.peer import Call
+from acp_bridge.core.wire.runs import Run
 
 
 class FromAgent:
@@ -83,6 +84,8 @@ class FromAgent:
         self._draining = self._outside = False
         #: what the agent says now belongs to the turn that runs, and is shown.
         self._in_turn = False
+        #: the words that were shown last, if more of their message may be shown as they are.
+        self._words: Json | None = None
         #: the messages of this read hold something besides answers; something besides states.
         self._spoke = self._progress = False
         #: by kind, the last state that the agent told while no client could be shown it.
@@ -111,6 +114,14 @@ class FromAgent:
         for each in self._mended(link, params, update):
             self._take(link, {**params, "update": each}, each)
 
+    def on_run(self, link: Link, run: Run) -> None:
+        texts = iter(run.texts)
+        for text in texts:
+            self._words = None
+            self.on_update(link, run.with_text(text)["params"])
+            if self._words and self._phased == (link, self._core.now):
+                self._transcript.show_more_words(self._words, texts)
+
     def _mended(self, link: Link, params: Json, update: Json) -> list[Json]:
         """Return the updates that one means which may be odd: none for one to drop."""
         told = [update] if link.speaks_v2 else mended(update)
@@ -129,6 +140,7 @@ class FromAgent:
             return
         if shown is not None:
             self._progress = True
+            self._words = shown if self._updates.spoke else None  # not while all is blank
             self._transcript.show_words(shown)
             if self.when_shown:
                 self._act_when_shown(link)

@@ -50,6 +50,7 @@ from acp_bridge.core.session.clients.to_client import ToClient
 from acp_bridge.core.updates.updates import Updates
 from acp_bridge.core.wire.jsonrpc import RpcError
 from acp_bridge.core.wire.peer import Call
+from acp_bridge.core.wire.runs import Run
 
 _Result = TypeVar("_Result")
 
@@ -486,6 +487,9 @@ class Pool:
 
     def on_update(self, link: Link, params: Json) -> None:
         """Drop an update of a process that has no session."""
+
+    def on_run(self, link: Link, run: Run) -> None:
+        """Drop updates of a process that has no session."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         # Nothing is known of a session before it is there: ids of tool calls pass as they are.

@@ -22,6 +22,7 @@ from acp_bridge.core.protocol import (
     OPTIONS_UPDATE,
     PLAN,
     SAID_UPDATE,
+    SESSION_UPDATE,
     STATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
@@ -78,6 +79,8 @@ _PRIORITIES: Final = ("high", "medium", "low")
 _PLAN_STATUSES: Final = ("pending", "in_progress", "completed")
 #: members of a tool call that are there or not, and never null.
 _OPENING: Final = ("content", "kind", "locations", "status", "title")
+#: where the text of a message with words is.
+TEXT: Final = ("params", "update", "content", "text")
 #: the only members of an empty chunk that says nothing.
 _NOTHING_ELSE: Final = {"sessionUpdate", "content", "messageId"}
 
@@ -99,6 +102,19 @@ def is_plain(update: Json) -> bool:
         return type(text) is str and text != "" and "_meta" not in update
     odd = kind in _READ or kind.startswith(_OWN) or not kind.islower()
     return not ("_meta" in update or odd)
+
+
+def is_words(message: Json) -> bool:
+    """Return True for a notification of plain words in a session, of which nothing else is known.
+
+    Such messages may come as a run (`wire.runs`) that differs in the text at `TEXT`.
+    """
+    if message.get("method") != SESSION_UPDATE or "id" in message:
+        return False
+    match message["params"]:
+        case {"sessionId": str(), "update": {"sessionUpdate": kind} as update, **more}:
+            return kind in (AGENT_MESSAGE, AGENT_THOUGHT) and not more and is_plain(update)
+    return False
 
 
 def with_kind(params: Json) -> Json:

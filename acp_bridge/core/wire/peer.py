@@ -33,6 +33,7 @@ from acp_bridge.core.wire.jsonrpc import (
     RpcError,
     encode,
 )
+from acp_bridge.core.wire.runs import Path, Run, RunReader
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +101,8 @@ class Peer:
         self.decoder = Decoder(limit, strict=towards_client, joins=True)
         #: returns the messages to hand over for one that came in; None: each is handed over itself.
         self.translate: Callable[[Message], Iterable[Message]] | None = None
+        self._runs: RunReader | None = None
+        self._on_run: Callable[[Run], None] | None = None
         #: sends a line in the place of `send`. It gets what the line is about, too: the parameters
         #: of the message, or of the request and the result that answers it; None if nothing.
         self.send_about: Callable[[bytes, object], None] | None = None
@@ -130,7 +133,16 @@ class Peer:
 
         An empty one means that nothing comes for now (`Decoder.feed`).
         """
-        self.feed_messages(self.decoder.feed(data))
+        self.feed_messages((self._runs or self.decoder).feed(data))
+
+    def take_runs(
+        self, path: Path, begins: Callable[[Message], bool], on_run: Callable[[Run], None]
+    ) -> None:
+        """Give `on_run` the notifications in succession that differ in the text at `path` alone.
+
+        `begins`: see `RunReader`.
+        """
+        self._runs, self._on_run = RunReader(self.decoder, path, begins), on_run
 
     def tell_lines(self, heard: Heard) -> None:
         """Call `heard` with all lines that are read, before their messages are handed over."""
@@ -143,7 +155,7 @@ class Peer:
 
     def drop_unfinished(self) -> None:
         """Drop the bytes of a message whose end has not come; nothing may be fed after that."""
-        self.decoder = Decoder()
+        self.decoder, self._runs = Decoder(), None
 
     def eof(self) -> None:
         """Handle the end of the stream; a last line without its newline counts as a line.
@@ -152,13 +164,16 @@ class Peer:
         """
         self.feed_messages(self.decoder.eof())
 
-    def feed_messages(self, messages: Iterable[Message | Malformed]) -> None:
+    def feed_messages(self, messages: Iterable[Message | Malformed | Run]) -> None:
         """Hand over the messages of a Decoder as one batch; no message at all is no batch."""
         batch = False
         for message in messages:
             batch = True
             try:
-                if self.translate is None or isinstance(message, Malformed):
+                if isinstance(message, Run):
+                    if self._on_run is not None:
+                        self._on_run(message)
+                elif self.translate is None or isinstance(message, Malformed):
                     self._dispatch(message)
                 else:
                     for each in self.translate(message):

@@ -13,6 +13,7 @@ from acp_bridge.core.agents.connection import AgentCommand, Connection
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import AgentProcess, Exit
 from acp_bridge.core.wire.peer import Call
+from acp_bridge.core.wire.runs import Run
 
 Json = dict[str, Any]
 
@@ -85,6 +86,9 @@ class Listener:
 
     def on_update(self, link: Link, params: Json) -> None:
         self.told.append(("update", params["update"]))
+
+    def on_run(self, link: Link, run: Run) -> None:
+        self.told += [("update", each["params"]["update"]) for each in run.each()]
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         self.told.append(("request", call.method))

@@ -9,7 +9,7 @@ import pytest
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.runtime import waits
-from acp_bridge.core.wire.jsonrpc import DEFAULT_LIMIT, Answer, Err, RpcError
+from acp_bridge.core.wire.jsonrpc import DEFAULT_LIMIT, Answer, Err, RpcError, encode
 from tests.core.agents.scripted_process import Listener, ScriptedProcess, linked
 from tests.support.waiting import until
 
@@ -240,3 +240,57 @@ async def test_an_update_without_a_session_s_id_waits_for_the_session_of_a_parke
         link.agent_session_id = "s"
         link.adopt(second)
         assert second.told == [("update", {"sessionUpdate": "plan"})]
+
+
+def words(text: str, session_id: str) -> dict[str, Any]:
+    update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+    params = {"sessionId": session_id, "update": update}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+
+def texts(owner: Listener) -> list[str]:
+    """Return the texts of the updates that an owner was told of."""
+    return [each[1]["content"]["text"] for each in owner.told if each[0] == "update"]
+
+
+@pytest.mark.hazard("P8")
+async def test_runs_of_words_wait_for_the_session_of_a_parked_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second = Listener(), Listener()
+    async with linked(monkeypatch, first, parked=True) as (link, _):
+        for text in ("one", "two", "three"):
+            link.peer.feed(encode(words(text, "s")))
+        link.agent_session_id = "s"
+        link.peer.feed(encode(words("four", "s")))
+        assert texts(first) == []
+        link.adopt(second)
+        link.peer.feed(encode(words("five", "s")))
+        assert texts(second) == ["one", "two", "three", "four", "five"]
+
+
+@pytest.mark.hazard("P8")
+async def test_runs_of_words_wait_for_whichever_of_two_sessions_is_named_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owners = Listener(), Listener()
+    async with linked(monkeypatch, owners[0], parked=True) as (link, _):
+        links = link, Link(link.connection, owners[1], "agent", parked=True)
+        for text in ("one", "two", "three"):
+            link.peer.feed(encode(words(text, "second")))
+        for each, owner, name in zip(links, owners, ("first", "second"), strict=True):
+            each.agent_session_id = name
+            each.adopt(owner)
+        assert [texts(owner) for owner in owners] == [[], ["one", "two", "three"]]
+
+
+async def test_runs_of_words_of_another_session_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = Listener()
+    async with linked(monkeypatch, owner) as (link, _):
+        link.agent_session_id = "s"
+        for session_id in ("s", "other", "s"):
+            for text in ("one", "two"):
+                link.peer.feed(encode(words(f"{text} of {session_id}", session_id)))
+        assert texts(owner) == ["one of s", "two of s"] * 2

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -23,7 +23,7 @@ from acp_bridge.core.clients.abilities import is_converted
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.journal.connection import WAL_LIMIT_BYTES
 from acp_bridge.core.journal.errors import JournalError
-from acp_bridge.core.journal.merge import Row
+from acp_bridge.core.journal.merge import Row, chunk_of, with_text
 from acp_bridge.core.journal.session import SessionJournal
 from acp_bridge.core.journal.turns import ASKING
 from acp_bridge.core.protocol import (
@@ -43,7 +43,8 @@ from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.children import Children, is_of_subagents, outward
 from acp_bridge.core.updates.folded import Folded
 from acp_bridge.core.updates.updates import Updates
-from acp_bridge.core.wire.jsonrpc import Answer, Err, RpcError, encode, notification
+from acp_bridge.core.wire.jsonrpc import Answer, Err, RpcError, dumps, encode, notification
+from acp_bridge.core.wire.runs import around_texts
 
 CARDS: Final = "cards"
 """The key under which the journal has the notes about cards (`updates.open_cards.Note`)."""
@@ -252,9 +253,28 @@ class TranscriptOut:
             self._row.append_words(params, line)
         self._send_soon(params, line)
 
+    def show_more_words(self, update: Json, texts: Iterable[str]) -> None:
+        """Do as `show_words` with an update that was shown, for each text in its own text's place.
+
+        Most words of a long answer come so.
+        """
+        params = {"update": update}
+        key, _ = chunk_of(params)
+        line = self._as_sent(encode(params))
+        around = next(around_texts(line, "text"))
+        for text in texts:
+            if self._row.append_text(key, text):
+                self._lines.append(around.head[:-1] + dumps(text) + around.tail[1:])
+            else:
+                self.show_words(with_text(update, text))
+
+    def _as_sent(self, line: bytes) -> bytes:
+        """Return the line that clients are sent for an update's params."""
+        return self._head + line[1:-1] + b"}\n"
+
     def _send_soon(self, params: Json, line: bytes) -> None:
         """Have the next flush send an update that was just added to the row."""
-        self._lines.append(self._head + line[1:-1] + b"}\n")
+        self._lines.append(self._as_sent(line))
         if self._placed:
             self._shown.append((self._row.count - 1, params))
 
