@@ -35,6 +35,7 @@ from acp_bridge.features.queue_changes import changes
 from acp_bridge.features.repository import working_folder
 from acp_bridge.features.spending import account
 from acp_bridge.features.steering import steering
+from acp_bridge.features.system_prompt import system_prompt
 from acp_bridge.features.titles import title
 from acp_bridge.features.usage_limits import hold
 from acp_bridge.features.watch import silence
@@ -55,6 +56,7 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
     steering.PLUGIN,
     changes.PLUGIN,
     title.PLUGIN,
+    system_prompt.PLUGIN,
     ask.PLUGIN,
 )
 #: seconds for which a session of remote clients goes on that none of them has open.

@@ -225,6 +225,8 @@ TERMINAL: Final = "terminal"
 ITEM_IDS: Final = {TOOL_CALL: "toolCallId", TERMINAL: "terminalId"}
 #: kinds that only a client gets with the capability `SUBAGENTS`.
 OF_SUBAGENTS: Final = frozenset({SUBAGENT_UPDATE, SESSION_MESSAGE, SESSION_MESSAGE_CHUNK})
+#: a draft: a capability of an agent, and a parameter of the requests that open a session.
+SYSTEM_PROMPT: Final = "systemPrompt"
 #: the capability of a client that shows the sessions of subagents.
 SUBAGENTS: Final = "subagents"
 
@@ -398,8 +400,7 @@ RAN: Final = "ran"
 FEEDBACK: Final = "feedback"
 #: marks a text that a hook added to a prompt: recorded, since an agent may replay it, not shown.
 CONTEXT: Final = "context"
-#: of an update or a question that was translated: what an agent of version 2 has said, for clients
-#: of version 2. None: they get nothing for it.
+#: what an agent of version 2 has said, for clients of version 2; None: they get nothing.
 SAID: Final = "said"
 #: of an update: it is for clients of version 1 alone.
 OF_VERSION_1: Final = "ofVersion1"
@@ -426,8 +427,7 @@ QUESTION: Final = "question"
 HOLDER: Final = "holder"
 #: why a cursor, or a session, is refused, in the `data` of the error.
 REASON: Final = "reason"
-#: such a reason: a bridge of another machine has the session. Beside it stand that machine's name
-#: and, if the bridge is reached from elsewhere, its https origin.
+#: such a reason: a bridge of another machine has the session; its name and https origin follow.
 ELSEWHERE: Final = "elsewhere"
 MACHINE: Final = "machine"
 ADDRESS: Final = "address"

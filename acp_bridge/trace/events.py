@@ -4,7 +4,8 @@ The format is that of the conductor of the protocol's Rust SDK (`agent-client-pr
 2.2): requests, responses and notifications between named components. docs/trace.md has it.
 
 - Of a login or a provider's settings there is no event, neither for the request nor for its answer;
-  of MCP servers, and of commands in a client's terminal, there are no environments and no headers.
+  of MCP servers, and of commands in a client's terminal, there are no environments and no headers;
+  of a system prompt there is no content.
 - Ids are made unique in the trace, since several connections meet at the bridge.
 - A line that is no message, or that answers nothing, makes no event.
 """
@@ -21,6 +22,7 @@ from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
     CREATE_TERMINAL,
     SESSION_UPDATE,
+    SYSTEM_PROMPT,
     Json,
 )
 from acp_bridge.core.wire.jsonrpc import (
@@ -189,14 +191,23 @@ def _without_secrets(value: Any, *, among_servers: bool = False) -> Any:
     `among_servers`: leave `env` and `headers` out wherever they stand in `value`.
     """
     if isinstance(value, dict):
-        return {
+        told = {
             key: _without_secrets(each, among_servers=among_servers or key == _SERVERS)
             for key, each in value.items()
             if not (among_servers and key in _KEPT_BACK)
         }
+        if SYSTEM_PROMPT in told:
+            told[SYSTEM_PROMPT] = _without_content(told[SYSTEM_PROMPT])
+        return told
     if isinstance(value, list):
         return [_without_secrets(each, among_servers=among_servers) for each in value]
     return value
+
+
+def _without_content(prompt: Any) -> Any:
+    """Return a system prompt, or the capability of that name, without what the prompt says."""
+    said = prompt if isinstance(prompt, dict) else {}
+    return {name: said[name] for name in said if name != "content"}
 
 
 def both_ways(other: str) -> tuple[Direction, Direction]:

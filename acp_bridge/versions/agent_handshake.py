@@ -9,6 +9,7 @@ from acp_bridge.core import errors
 from acp_bridge.core.protocol import (
     CAN_CANCEL_ITEM,
     LOGOUT,
+    SYSTEM_PROMPT,
     VERSION,
     VERSION_2,
     Json,
@@ -23,7 +24,7 @@ from acp_bridge.core.protocol import (
 _INFO: Final = {"name": "acp-bridge", "version": __version__}
 #: what an agent of version 2 always can do with its sessions, and what it has to declare.
 _BASELINE: Final = ("list", "resume", "close")
-_OPTIONAL: Final = ("delete", "additionalDirectories", "fork")
+_OPTIONAL: Final = ("delete", "additionalDirectories", "fork", SYSTEM_PROMPT)
 _PROMPTS: Final = ("image", "audio", "embeddedContext")
 
 

@@ -6,7 +6,16 @@ from typing import Final
 
 from acp_bridge import __version__
 from acp_bridge.core import protocol
-from acp_bridge.core.protocol import Json, as_object, has, objects, own_meta, renamed, with_own_meta
+from acp_bridge.core.protocol import (
+    SYSTEM_PROMPT,
+    Json,
+    as_object,
+    has,
+    objects,
+    own_meta,
+    renamed,
+    with_own_meta,
+)
 
 #: the bridge's own notifications and members that the translator needs, as abilities.
 _HEARS: Final[Json] = {
@@ -56,6 +65,8 @@ def for_client(result: Json) -> Json:
     for name in ("delete", "additionalDirectories"):
         if has(can, "sessionCapabilities", name):
             session[name] = {}
+    if has(can, "sessionCapabilities", SYSTEM_PROMPT):
+        session[SYSTEM_PROMPT] = can["sessionCapabilities"][SYSTEM_PROMPT]
     told: Json = {"session": session}
     methods = [_method(each) for each in objects(result.get("authMethods"))]
     if methods:

@@ -23,7 +23,6 @@ from acp.schema import (
     ClientCapabilities,
     ForkSessionResponse,
     Implementation,
-    InitializeResponse,
     ListSessionsResponse,
     LoadSessionResponse,
     NewSessionResponse,
@@ -70,7 +69,7 @@ class AcpAgent(OpenSessions[Session]):
         client_capabilities: ClientCapabilities | None = None,
         client_info: Implementation | None = None,
         **_: Any,
-    ) -> InitializeResponse:
+    ) -> dict[str, Any]:
         self._later(self._shared.models.warm)
         self.initialized = True
         self._shared.capabilities = can = client_capabilities or ClientCapabilities()
@@ -97,9 +96,10 @@ class AcpAgent(OpenSessions[Session]):
         cwd: str,
         additional_directories: Sequence[str] | None = None,
         mcp_servers: Sequence[BaseModel] | None = None,
+        system_prompt: object = None,
         **_: Any,
     ) -> NewSessionResponse:
-        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers, system_prompt)
         self._check_key()
         session_id = uuid.uuid4().hex
         created = Transcript.create(self._shared.settings.folder, session_id, cwd)
@@ -113,9 +113,10 @@ class AcpAgent(OpenSessions[Session]):
         session_id: str,
         mcp_servers: Sequence[BaseModel] | None = None,
         additional_directories: Sequence[str] | None = None,
+        system_prompt: object = None,
         **_: Any,
     ) -> LoadSessionResponse:
-        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers, system_prompt)
         session = await self._reopen(session_id, params)
         await session.replay()
         await session.reopened()
@@ -128,9 +129,10 @@ class AcpAgent(OpenSessions[Session]):
         session_id: str,
         additional_directories: Sequence[str] | None = None,
         mcp_servers: Sequence[BaseModel] | None = None,
+        system_prompt: object = None,
         **_: Any,
     ) -> ResumeSessionResponse:
-        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers, system_prompt)
         session = await self._reopen(session_id, params)
         await session.reopened()
         self._later(session.serve)
@@ -142,10 +144,11 @@ class AcpAgent(OpenSessions[Session]):
         session_id: str,
         additional_directories: Sequence[str] | None = None,
         mcp_servers: Sequence[BaseModel] | None = None,
+        system_prompt: object = None,
         **_: Any,
     ) -> ForkSessionResponse:
         """Opens a new session with a copy of another's transcript and options."""
-        params = SessionParams.checked(cwd, additional_directories, mcp_servers)
+        params = SessionParams.checked(cwd, additional_directories, mcp_servers, system_prompt)
         folder, new_id = self._shared.settings.folder, uuid.uuid4().hex
         try:
             copy = partial(Transcript.fork, folder, session_id, new_id, cwd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any, Final
 
 from acp.schema import (
     AgentCapabilities,
@@ -21,7 +22,7 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
-from acp_bridge.core.protocol import BUILTIN_INFO, CAN_STEER, VERSION
+from acp_bridge.core.protocol import BUILTIN_INFO, CAN_STEER, SYSTEM_PROMPT, VERSION
 from agent.key_help import key_help
 from agent.serve.extension import ABILITIES
 
@@ -37,10 +38,14 @@ AUTH_METHOD = AuthMethodAgent(
 )
 
 
+#: the model of agent-client-protocol 0.12 has no place for it
+_TAKES_PROMPTS: Final[dict[str, Any]] = {"mode": {"override": {}}}
+
+
 @cache
-def introduction() -> InitializeResponse:
+def introduction() -> dict[str, Any]:
     """Returns the answer to `initialize`, cached: pydantic takes milliseconds to make it."""
-    return InitializeResponse(
+    answer = InitializeResponse(
         protocol_version=VERSION,
         agent_capabilities=AgentCapabilities(
             load_session=True,
@@ -60,3 +65,6 @@ def introduction() -> InitializeResponse:
         auth_methods=[AUTH_METHOD],
         field_meta=CAN_STEER,
     )
+    told = answer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_unset=True)
+    told["agentCapabilities"]["sessionCapabilities"][SYSTEM_PROMPT] = _TAKES_PROMPTS
+    return told

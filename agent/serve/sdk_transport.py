@@ -39,6 +39,7 @@ from acp_bridge.core.protocol import (
     SESSION_LOAD,
     SESSION_NEW,
     SESSION_RESUME,
+    SYSTEM_PROMPT,
     ErrorCode,
 )
 from acp_bridge.core.wire import jsonrpc
@@ -279,13 +280,15 @@ def _with_harmless_meta(request: Message) -> Message:
 
     The SDK spreads the keys of `_meta` over keyword arguments. Its models also accept `_meta` under
     its Python name, `field_meta`, which is dropped here. Parameters of extensions stay as they are.
+    The SDK drops `systemPrompt`, which it does not know: that comes as the keyword `system_prompt`.
     """
     params = request.get("params")
     if request["method"].startswith("_") or type(params) is not dict:
         return request
-    if "_meta" not in params and "field_meta" not in params:
+    if not params.keys() & {"_meta", "field_meta", SYSTEM_PROMPT}:
         return request
-    params = {key: value for key, value in params.items() if key != "field_meta"}
-    if type(params.get("_meta")) is dict:
-        params["_meta"] = {"meta": params["_meta"]}
-    return {**request, "params": params}
+    known = {key: params[key] for key in params if key not in ("field_meta", SYSTEM_PROMPT)}
+    arguments = {"system_prompt": params[SYSTEM_PROMPT]} if SYSTEM_PROMPT in params else {}
+    if type(meta := params.get("_meta")) is dict:
+        arguments["meta"] = meta
+    return {**request, "params": {**known, "_meta": arguments} if arguments else known}

@@ -25,7 +25,7 @@ from agent.errors import request_cancelled, unknown_session
 from agent.model import ModelError, ToolSpec
 from agent.session.config_options import ConfigOptions
 from agent.session.shared_parts import SharedParts
-from agent.session.system_prompt import system_prompt
+from agent.session.system_prompt import GivenPrompt, system_prompt
 from agent.tools import Access, Action, AnyTool, Toolbox, ToolContext, ToolError
 from agent.turn.loop import Turn
 from agent.turn.permissions import Permissions
@@ -58,9 +58,10 @@ class Questions:
         self._tools = tools
         self._open: set[anyio.CancelScope] = set()
 
-    async def answer(self, question: str, context: ToolContext) -> str:
+    async def answer(self, question: str, context: ToolContext, given: GivenPrompt | None) -> str:
         """Returns the answer to a question, also while a prompt runs.
 
+        `given`: the client's part of the system prompt.
         Raises ModelError, RequestError.
         """
         with anyio.CancelScope() as scope:
@@ -68,7 +69,7 @@ class Questions:
             try:
                 copy = partial(Transcript.copy, self._shared.settings.folder, self._session_id)
                 copied = await anyio.to_thread.run_sync(copy)
-                return await self._answer(question, copied, context)
+                return await self._answer(question, copied, context, given)
             except UnknownSession:
                 raise unknown_session() from None
             finally:
@@ -80,9 +81,11 @@ class Questions:
         for scope in self._open:
             scope.cancel()
 
-    async def _answer(self, question: str, copy: Transcript, context: ToolContext) -> str:
+    async def _answer(
+        self, question: str, copy: Transcript, context: ToolContext, given: GivenPrompt | None
+    ) -> str:
         if copy.history.system is None:  # no prompt was answered yet
-            text = await system_prompt(context.cwd, context.extra_roots)
+            text = await system_prompt(context.cwd, context.extra_roots, given)
             copy.append({"t": "system", "text": text})
         # Refuses nothing by itself; the model is told of the session's mode.
         permissions = Permissions()

@@ -36,7 +36,7 @@ from agent.session.demo_notice import DemoNotice
 from agent.session.model_news import ModelNews
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
-from agent.session.system_prompt import system_prompt
+from agent.session.system_prompt import GivenPrompt, system_prompt
 from agent.session.title import Title, title_update
 from agent.tools import Toolbox, ToolContext
 from agent.turn.loop import StopReason, Turn
@@ -103,6 +103,8 @@ class Session:
         self._titled = (history.title if self.title.is_quick else history.made_title) is not None
         #: the context for which the system prompt was made
         self._introduced: ToolContext | None = None
+        #: the client's part of the system prompt
+        self.given_prompt: GivenPrompt | None = None
         #: the names of missing tools that the user was told, joined
         self._gone = ""
         self.use(params)
@@ -111,6 +113,7 @@ class Session:
         """Replaces the session's folders and MCP servers, from the next turn on."""
         context = replace(self.context, cwd=params.cwd, extra_roots=params.extra_roots)
         self.context = context
+        self.given_prompt = params.system_prompt or self.given_prompt
         params.add_secrets(self._shared.secrets)
         self.servers.use(params.mcp_servers, params.cwd)
 
@@ -235,7 +238,7 @@ class Session:
         return True
 
     async def ask(self, question: str) -> str:
-        return await self.questions.answer(question, self.context)
+        return await self.questions.answer(question, self.context, self.given_prompt)
 
     async def cancel_all(self) -> None:
         """Cancels every prompt and waits until all are answered."""
@@ -296,7 +299,7 @@ class Session:
         if self._introduced is self.context:
             return
         context = self.context
-        text = await system_prompt(context.cwd, context.extra_roots)
+        text = await system_prompt(context.cwd, context.extra_roots, self.given_prompt)
         if self.transcript.history.system != text:
             self._record({"t": "system", "text": text})
         self._introduced = context

@@ -2,6 +2,7 @@
 
 Invariants
 - No folder, however odd, makes it fail or wait: only regular files are read, each up to a bound.
+- It contains the client's own part, `GivenPrompt`, whatever becomes of the folders.
 - It contains nothing of the user's files but AGENTS.md and the name of the git branch. An AGENTS.md
   that is a link out of the session's folders is not followed.
 """
@@ -17,6 +18,7 @@ from datetime import date
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec import Struct
 
 from agent.tools.walk import open_folder
 
@@ -64,20 +66,33 @@ don't repeat code that they can see in the diff.
 """
 
 
-async def system_prompt(cwd: Path, roots: Sequence[Path]) -> str:
+class GivenPrompt(Struct, frozen=True):
+    """What the client wants the model to be told: `systemPrompt` of `session/new` and others."""
+
+    text: str
+    #: it replaces the agent's own instructions; else it comes after everything else
+    overrides: bool = False
+
+    def __repr__(self) -> str:
+        return "GivenPrompt(***)"  # it may hold secrets
+
+
+async def system_prompt(cwd: Path, roots: Sequence[Path], given: GivenPrompt | None = None) -> str:
     """Returns the system prompt; raises nothing, whatever the folders hold.
 
-    `cwd` and `roots`, the session's further folders, are absolute.
+    `cwd` and `roots`, the session's further folders, are absolute. `given` is the client's part.
     """
+    instructions = given.text if given and given.overrides else _INSTRUCTIONS
+    found: list[str] = []
     with anyio.move_on_after(_SECONDS):  # a network drive that hangs must not delay a prompt
-        return await anyio.to_thread.run_sync(_system_prompt, cwd, roots, abandon_on_cancel=True)
-    return _INSTRUCTIONS
+        found = await anyio.to_thread.run_sync(_found, cwd, roots, abandon_on_cancel=True)
+    added = [given.text] if given and not given.overrides else []
+    return "\n\n".join([instructions, *found, *added])
 
 
-def _system_prompt(cwd: Path, roots: Sequence[Path]) -> str:
+def _found(cwd: Path, roots: Sequence[Path]) -> list[str]:
     folders = list(dict.fromkeys([cwd, *roots]))
-    parts = [_INSTRUCTIONS, _surroundings(cwd, folders[1:]), *_guides(folders)]
-    return "\n\n".join(parts)
+    return [_surroundings(cwd, folders[1:]), *_guides(folders)]
 
 
 def _surroundings(cwd: Path, others: Sequence[Path]) -> str:

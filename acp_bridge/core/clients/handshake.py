@@ -53,6 +53,7 @@ BUILTIN: Json = {
             "additionalDirectories": {},
             "resume": {},
             "close": {},
+            "systemPrompt": {"mode": {"override": {}}},
         },
         "_meta": {"acp_bridge": {"pause": True, "ask": True}},
     },

@@ -321,6 +321,9 @@ class Found(Protocol):
 #: adds to the bridge's answer to `initialize` what the features of one folder can do with this
 #: agent. Gets the agent's own answer, and the bridge's, which it changes.
 Announce: TypeAlias = Callable[[Json, Json], None]
+#: refuses a client's request that opens a session, by its parameters, with RpcError. The last
+#: argument: what the agent said in `initialize` that it can do.
+CheckOpening: TypeAlias = Callable[[Client, Json, object], None]
 #: looks for what a session in this folder has; never raises, and its waits have bounds.
 Find: TypeAlias = Callable[[Settings, str], Awaitable[Found]]
 
@@ -338,6 +341,11 @@ class Plugin(Struct, frozen=True):
     find: Find | None = None
     #: None: `initialize` names nothing of it.
     announce: Announce | None = None
+    #: the parameters of requests that open a session which stay with it: each process of the agent
+    #: is given them, whoever opens the session again.
+    keeps: frozenset[str] = frozenset()
+    #: None: it refuses no request that opens a session.
+    check: CheckOpening | None = None
 
 
 class Features:

@@ -52,6 +52,8 @@ class Workspace(Struct, frozen=True):
     additional_directories: tuple[str, ...] | None = None
     mcp_servers: tuple[Any, ...] = ()
     extra: Json = field(default_factory=dict)
+    #: the parameters that stay with the session (`kept_params`); those in `extra` are newer.
+    kept: Json = field(default_factory=dict)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -60,7 +62,8 @@ class Workspace(Struct, frozen=True):
 
     def params(self, session_id: str | None = None) -> Json:
         """Return the parameters of a request that opens the session; `session_id`: the agent's."""
-        params: Json = {**self.extra, "cwd": self.cwd, "mcpServers": list(self.mcp_servers)}
+        params: Json = {**self.kept, **self.extra, "cwd": self.cwd}
+        params["mcpServers"] = list(self.mcp_servers)
         if self.additional_directories is not None:
             params["additionalDirectories"] = list(self.additional_directories)
         if session_id is not None:

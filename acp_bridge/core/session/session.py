@@ -42,6 +42,7 @@ from acp_bridge.core.session.core import Around, Core, new_machine
 from acp_bridge.core.session.effects import Deadlines, Effects
 from acp_bridge.core.session.feature import Features, Found
 from acp_bridge.core.session.from_agent import FromAgent
+from acp_bridge.core.session.kept_params import KeptParams
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.process.agent_processes import AgentProcesses, ReadyProcesses
 from acp_bridge.core.session.process.memory import Memory
@@ -90,7 +91,8 @@ class Session:
         moments = frozenset[Moment]().union(*(each.moments for each in found))
         moments |= {Moment.DEATH} if context.notifier else set()
         machine = new_machine(settings, moments, link, steers=context.steers)
-        self.core = core = Core(self.id, workspace, machine, context.tasks)
+        self.kept_params = kept = KeptParams(journal, context.kept_params)
+        self.core = core = Core(self.id, kept.added(workspace), machine, context.tasks)
         self.feed, self.spawn = core.feed, core.spawn
 
         # What the clients are shown, and what is kept.
@@ -442,8 +444,11 @@ class Session:
             self.to_agent.pass_notification(method, params)
 
     def move(self, workspace: Workspace) -> None:
-        """Set other roots and MCP servers for the session; the next process gets them."""
-        self.core.workspace = workspace
+        """Set other roots, MCP servers and kept parameters; the next process gets them.
+
+        Raises JournalError.
+        """
+        self.core.workspace = self.kept_params.added(workspace)
 
     # --- the journal ---------------------------------------------------------------------------
 

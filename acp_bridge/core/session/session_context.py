@@ -15,9 +15,10 @@ from acp_bridge.core.agents.identity import AgentIdentity
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process_pool import ProcessPool, Sharing
 from acp_bridge.core.agents.standing import StandingRequests
+from acp_bridge.core.clients.client import Client
 from acp_bridge.core.journal import Journal, JournalError
 from acp_bridge.core.journal.index import Reloads
-from acp_bridge.core.protocol import SOCKET_PROTOCOL, as_object, has
+from acp_bridge.core.protocol import SOCKET_PROTOCOL, Json, as_object, has
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.open_files import OpenFiles
 from acp_bridge.core.session.core import Core, SessionState
@@ -146,6 +147,17 @@ class SessionContext:
         """Return what the plugins find for a session in the folder `cwd`."""
         finds = [plugin.find for plugin in self.plugins if plugin.find]
         return [await find(self.settings, cwd) for find in finds]
+
+    @property
+    def kept_params(self) -> frozenset[str]:
+        """The parameters of requests that open a session which stay with the session."""
+        return frozenset[str]().union(*(plugin.keeps for plugin in self.plugins))
+
+    def check_opening(self, client: Client, given: Json) -> None:
+        """Raise RpcError if a plugin refuses the parameters of a request that opens a session."""
+        for plugin in self.plugins:
+            if plugin.check:
+                plugin.check(client, given, self.capabilities)
 
     @property
     def standing(self) -> StandingRequests:

@@ -32,6 +32,7 @@ from acp_bridge.core.protocol import (
     own_meta,
     with_own_meta,
 )
+from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.keyed_locks import KeyedLocks
 from acp_bridge.core.session.clients.shown import cursor_of
@@ -49,6 +50,9 @@ from acp_bridge.core.sessions.listing import Listing
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.sessions.session_store import IMPORTING, SessionStore
 from acp_bridge.core.wire.jsonrpc import RpcError
+
+#: why a load is refused that names another folder, say, than the session has.
+_OTHER = "the session is open with another one"
 
 
 class Sessions:
@@ -104,7 +108,7 @@ class Sessions:
 
         A notice of unattended work in the folder follows the answer, which doesn't wait for it.
         """
-        workspace = self.bounds.workspace(request.client, params.workspace(given))
+        workspace = self._given(request.client, given)
         with self.room():
             session, link, result = await self._create(uuid4().hex, request, workspace)
         session.transcript.attach(request.client)
@@ -115,6 +119,14 @@ class Sessions:
         session.spawn(self.passages.tell_kept_work, session, request.client)
         self._store.begin_sweep()
         return ANSWERED
+
+    def _given(self, client: Client, given: Json) -> Workspace:
+        """Return the workspace that a request names, as far as the client may set it.
+
+        Raises RpcError.
+        """
+        self._context.check_opening(client, given)
+        return self.bounds.workspace(client, params.workspace(given))
 
     async def _create(
         self, session_id: str, request: ClientRequest, workspace: Workspace, *, known: bool = False
@@ -242,6 +254,8 @@ class Sessions:
                     session.features.begin("resume")
                 elif not shared and request.client.sets_up:
                     _move(session, workspace)
+                elif other := session.kept_params.differing(given):
+                    raise errors.invalid(_OTHER, other[0])
             held = self.attaching.hold_of(request)
             await session.replay.load(request, replay=replay, attached=shared, held=held)
             self.bounds.tell_refused(session, request)
@@ -254,11 +268,11 @@ class Sessions:
 
         A remote client's is checked again: the load may first have gone to another bridge.
         """
-        workspace = params.workspace(given)
+        workspace = self._given(client, given)
         if client.rights:
             await self.bounds.check(client, given)
         if client.sets_up:
-            return self.bounds.workspace(client, workspace)
+            return workspace
         folder = await self.bounds.folder_of(params.session_id(given))
         return Workspace(folder or workspace.cwd)
 
@@ -297,7 +311,7 @@ class Sessions:
         if not handshake.can_fork(self._context.capabilities):
             raise errors.unknown_method(SESSION_FORK)
         session_id = params.session_id(given)
-        workspace = self.bounds.workspace(request.client, params.workspace(given))
+        workspace = self._given(request.client, given)
         async with self._busy.hold(session_id):
             if session_id not in self.live and await self._store.set_aside(session_id):
                 return await self.new(request, given)  # there is nothing in it to be copied
@@ -327,6 +341,7 @@ class Sessions:
         session's own process is asked, and from then on that one is asked at once.
         """
         asked = made = refused = False
+        workspace = replace(workspace, kept=source.workspace.kept)
 
         async def fork(link: Link) -> tuple[Session, Json]:
             nonlocal asked, made
@@ -483,8 +498,9 @@ def _move(session: Session, workspace: Workspace) -> None:
     Raises RpcError for another folder than the session's.
     """
     if PurePath(workspace.cwd) != PurePath(session.workspace.cwd):
-        raise errors.invalid("the session is open with another one", "cwd")
+        raise errors.invalid(_OTHER, "cwd")
     before = session.workspace
     session.move(workspace)
-    if (workspace.roots, workspace.mcp_servers) != (before.roots, before.mcp_servers):
+    now = session.workspace
+    if (now.roots, now.mcp_servers, now.kept) != (before.roots, before.mcp_servers, before.kept):
         session.feed(ev.ReplaceProcess())

@@ -1,0 +1,39 @@
+"""Keeps what clients say with a session for its agent: each process is given it with the session.
+
+Plugins name these parameters of the requests that open a session (`feature.Plugin.keeps`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge.core.journal import SessionJournal
+from acp_bridge.core.protocol import Json
+from acp_bridge.core.records import replace
+from acp_bridge.core.session.opening import Workspace
+
+#: the journal's key.
+_KEY: Final = "params"
+
+
+class KeptParams:
+    """The parameters that are kept with one session."""
+
+    def __init__(self, journal: SessionJournal, names: frozenset[str]) -> None:
+        """`names`: those of all plugins. Raises JournalError."""
+        self._journal, self._names = journal, names
+        kept = journal.get(_KEY) if names else None
+        self._kept: Json = kept if isinstance(kept, dict) else {}
+
+    def differing(self, given: Json) -> list[str]:
+        """Return the names of the kept parameters that a request gives with another value."""
+        names = self._names & given.keys()
+        return [name for name in names if given[name] != self._kept.get(name)]
+
+    def added(self, workspace: Workspace) -> Workspace:
+        """Return the workspace with what is kept, after it was kept. Raises JournalError."""
+        given = {**workspace.kept, **workspace.extra}
+        if changed := self.differing(given):
+            self._kept = {**self._kept, **{name: given[name] for name in changed}}
+            self._journal.set(_KEY, self._kept)
+        return replace(workspace, kept=self._kept)
