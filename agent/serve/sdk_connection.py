@@ -77,7 +77,9 @@ async def serve_agent(
             Wire(
                 request=connection.send_request,
                 notify=partial(_notify, transport),
-                later=lambda work: tasks.start_soon(_contained, work),
+                later=lambda work: transport.after_answer(
+                    partial(tasks.start_soon, _contained, work)
+                ),
             )
         )
         route = guarded(agent, mask)

@@ -4,14 +4,14 @@
         await run_agent(agent, transport)
 
 Each line says what the SDK's own transport does (agent-client-protocol 0.12.1), then the invariant
-that holds here.
-- It ends the process at a line that is an array or a scalar, and does not answer broken JSON. Here
-  each gets -32700 or -32600 and the process lives.
+that holds here. What 1.0 is known to mend is marked `0.12`; it can go when 0.12 is dropped.
+- 0.12: it ends the process at a line that is an array or a scalar, and does not answer broken JSON.
+  Here each gets -32700 or -32600 and the process lives.
 - It spreads the keys of `params._meta` over the handler's keyword arguments, over validated ones
   too. Here the whole of `_meta` arrives as the one keyword `meta`, and overrides nothing.
-- It logs a traceback for `$/cancel_request` and unknown notifications. Here they are dropped, but
-  for a cancel of one of the bridge's own methods: those get their request's id as `REQUEST_ID`, and
-  the cancel arrives as the notification `CANCELLED`.
+- It logs a traceback for unknown notifications (0.12: and for `$/cancel_request`). Here they are
+  dropped, but for a cancel of one of the bridge's own methods: those get their request's id as
+  `REQUEST_ID`, and the cancel arrives as the notification `CANCELLED`.
 - It stops receiving at a malformed `error`, and never answers with a result that JSON cannot hold.
   Here both become -32603.
 - It cancels handlers at EOF before they answer, hangs if stdout is full, and does not notice a
@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Final
 
@@ -62,6 +64,9 @@ REQUEST_ID: Final = "_requestId"
 #: The notification into which a cancel of a request for the bridge's own methods is turned.
 CANCELLED: Final = f"_{CANCEL_REQUEST}"
 _OWN: Final = frozenset({PAUSE, GO, ASK})
+#: The id of the request that a task of the SDK's handles: `receive` sets it, and the SDK starts the
+#: task right after that, so the task has it.
+_handled: ContextVar[RequestId] = ContextVar("_handled", default=None)
 #: Pending bytes above which `send` waits.
 _HIGH_WATER: Final = 1 << 20
 #: Messages that are sent before the event loop runs other tasks; a cancel waits for no more.
@@ -96,6 +101,8 @@ class SdkTransport:
         #: the unanswered requests that the client may cancel
         self._own: set[RequestId] = set()
         self._asked: set[RequestId] = set()
+        #: by unanswered request, what is to be done right after its answer
+        self._after: dict[RequestId, list[Callable[[], object]]] = {}
         self._burst = 0
         self._eof = False
         self._closed = False
@@ -126,7 +133,7 @@ class SdkTransport:
 
         Raises ValueError or TypeError for a request or notification that JSON cannot hold.
         """
-        is_answer = "method" not in message
+        is_answer, after = "method" not in message, list[Callable[[], object]]()
         try:
             line = encode(message)
         except (ValueError, TypeError, RecursionError):
@@ -138,11 +145,14 @@ class SdkTransport:
         if is_answer:
             self._unanswered.discard(message["id"])
             self._own.discard(message["id"])
+            after = self._after.pop(message["id"], [])
             if not self._unanswered:
                 self._answered.set()
         elif "id" in message:
             self._asked.add(message["id"])
         self._writer.write(line)
+        for act in after:
+            act()
         self._burst += 1
         if self._burst >= _BURST:
             self._burst = 0
@@ -158,6 +168,7 @@ class SdkTransport:
             while self._inbox:
                 message = self._accept(self._inbox.popleft())
                 if message is not None:
+                    _handled.set(message.get("id") if "method" in message else None)
                     return message
             if self._eof:
                 await self._wait_for_answers()
@@ -167,6 +178,14 @@ class SdkTransport:
             # errors.
             await self._writer.drain_below(_HIGH_WATER)
         return None
+
+    def after_answer(self, act: Callable[[], object]) -> None:
+        """Calls `act` once the request is answered that is being handled; at once without one."""
+        request_id = _handled.get()
+        if request_id in self._unanswered:
+            self._after.setdefault(request_id, []).append(act)
+        else:
+            act()
 
     async def close(self) -> None:
         """Writes the last output for at most `flush_limit` seconds, then closes.

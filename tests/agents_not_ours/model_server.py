@@ -57,6 +57,8 @@ class ModelServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.given: list[str] = []
+        #: the whole of each request, as JSON.
+        self.bodies: list[str] = []
         #: the tools of each request, as JSON.
         self.tools: list[str] = []
         self.port = self.server_address[1]
@@ -75,6 +77,14 @@ class ModelServer(ThreadingHTTPServer):
         asked = [text for text in self.given if (last := _last_order(text)) and last[3] == tag]
         return max(asked, key=len, default="")
 
+    def was_told(self, words: str, tag: str) -> bool:
+        """True if a request for the words of `tag` held these words, wherever."""
+        return any(
+            words in body
+            for text, body in zip(self.given, self.bodies, strict=True)
+            if (last := _last_order(text)) and last[3] == tag
+        )
+
     def offers(self, tag: str, server: str) -> bool:
         """True if a request for these words had the tool `echo` of an MCP server."""
         tool = re.compile(_MCP_TOOL.format(server))
@@ -88,6 +98,7 @@ class ModelServer(ThreadingHTTPServer):
         """Words, or one call; None if the limit is reached."""
         text = json.dumps(body.get("messages") or body.get("input") or body.get("contents"))
         self.given.append(text)
+        self.bodies.append(json.dumps(body))
         self.tools.append(json.dumps(body.get("tools")))
         order = _last_order(text)
         if order is None:

@@ -23,6 +23,7 @@ from tests.agents_not_ours.model_server import ModelServer
 from tests.support.client import RecordingClient
 from tests.support.person import Person, person
 from tests.support.processes import descendants
+from tests.support.recording import RpcError
 
 OK = "yes"
 #: begins the result of a trial that the agent can't do; the reason follows.
@@ -172,6 +173,39 @@ async def cancel(stand: Stand) -> str:
         if answer["stopReason"] != "end_turn" or counted("Y", 5) not in client.text(since=mark):
             return "next prompt lost"
         return "leaks" if " X" in client.text(since=mark) else OK
+
+
+async def introduced(stand: Stand) -> str:
+    """A system prompt of the client's: the model has it, also after `kill -9` and a load.
+
+    Alone, the client gives it again with the load; behind the bridge it need not.
+    """
+    prompt = {"mode": "append", "content": [{"type": "text", "text": "Be as kind as BENCH."}]}
+    more = {"systemPrompt": prompt}
+    async with stand.start() as client:
+        told = await client.initialize(within=PATIENCE)
+        able = told["agentCapabilities"].get("sessionCapabilities") or {}
+        if "systemPrompt" not in able:
+            return f"{SKIPPED}takes none"
+        session_id = await client.new_session(stand.home, PATIENCE, **more)
+        if wrong := await next_one(client, "S"):
+            return wrong
+        await stand.settle()
+        stand.signal(client, signal.SIGKILL)
+        if stand.bridged:
+            with suppress(RpcError):  # it may meet the process that has just been killed
+                await next_one(client, "K")
+            if wrong := await next_one(client, "T"):
+                return wrong
+    async with stand.start() as client:
+        await client.initialize(within=PATIENCE)
+        again = {} if stand.bridged else more
+        await client.load_session(session_id, stand.home, PATIENCE, **again)
+        if wrong := await next_one(client, "U"):
+            return wrong
+    tags = "STU" if stand.bridged else "SU"
+    missing = [tag for tag in tags if not stand.server.was_told("as kind as BENCH", tag)]
+    return f"not told in {', '.join(missing)}" if missing else OK
 
 
 async def kill(stand: Stand) -> str:
@@ -584,6 +618,7 @@ TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     "a fork, prompted at once": fork,
     "a usage limit": limit,
     "a denied card, loaded again": denied,
+    "a system prompt": introduced,
     "ended, then load": restart,
     "`kill -9` in a turn, then load": kill,
 }

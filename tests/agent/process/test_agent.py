@@ -15,6 +15,7 @@ from acp.schema import (
     AllowedOutcome,
     PermissionOption,
     RequestPermissionResponse,
+    TextContentBlock,
     ToolCallUpdate,
 )
 
@@ -327,6 +328,10 @@ class Editor:
         return RequestPermissionResponse(outcome=outcome)
 
 
+def words(text: str) -> TextContentBlock:
+    return TextContentBlock(type="text", text=text)
+
+
 async def test_the_official_client_prompts_allows_cancels_and_loads(
     cwd: Path, process_env: dict[str, str], gates: Gates, tmp_path: Path
 ) -> None:
@@ -341,7 +346,7 @@ async def test_the_official_client_prompts_allows_cancels_and_loads(
         ) as (agent, process):
             await agent.initialize(protocol_version=1)
             session = (await agent.new_session(cwd=str(cwd), mcp_servers=[])).session_id
-            ran = await agent.prompt(session_id=session, prompt=[acp.text_block("run it")])
+            ran = await agent.prompt(session_id=session, prompt=[words("run it")])
             assert ran.stop_reason == "end_turn"
             async with anyio.create_task_group() as tasks:
 
@@ -350,7 +355,7 @@ async def test_the_official_client_prompts_allows_cancels_and_loads(
                     await agent.cancel(session_id=session)
 
                 tasks.start_soon(cancel)
-                told = await agent.prompt(session_id=session, prompt=[acp.text_block("story")])
+                told = await agent.prompt(session_id=session, prompt=[words("story")])
             assert told.stop_reason == "cancelled"
             before = len(editor.updates)
             await agent.load_session(cwd=str(cwd), session_id=session, mcp_servers=[])
