@@ -243,6 +243,13 @@ def _refusal(status: HTTPStatus, text: str, headers: Mapping[str, str] | None = 
     return Refusal(status, text, headers or {})
 
 
+#: the answer to a client that may connect, and asks by HTTP for something else than a WebSocket.
+NO_WEBSOCKET: Final = Refusal(
+    HTTPStatus.UPGRADE_REQUIRED,
+    f"only ACP's WebSocket transport is spoken here: send GET {PATH} with Upgrade: websocket;"
+    " a proxy must pass on Upgrade and Connection",
+    {"Upgrade": "websocket", "Connection": "Upgrade, close"},
+)
 _TOO_MANY: Final = Refusal(
     HTTPStatus.TOO_MANY_REQUESTS,
     f"too many wrong tokens: try again in {WITHIN:g} s",

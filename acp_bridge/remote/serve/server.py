@@ -23,7 +23,6 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream
 from anyio.streams.tls import TLSStream
 from websockets.frames import CloseCode
-from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from acp_bridge.core import errors
@@ -34,7 +33,8 @@ from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.threads import NoThread, in_thread
 from acp_bridge.core.wire.socket_stream import accept
 from acp_bridge.remote.serve import local
-from acp_bridge.remote.serve.door import Door, Refusal, Wrong, of_one
+from acp_bridge.remote.serve.asked import Asked, read
+from acp_bridge.remote.serve.door import NO_WEBSOCKET, PATH, Door, Refusal, Wrong, of_one
 from acp_bridge.remote.serve.local import Address, Process, plain
 from acp_bridge.remote.serve.senders import Senders
 from acp_bridge.remote.serve.tokens import Token
@@ -222,11 +222,11 @@ class Server:
         connection: _Connection | None = None
         try:
             with self._place(peer[0] if (peer := _peer(raw)) else "") as give_back:
-                stream, protocol, request = await self._asked(raw, give_back)
-                connection = await self._let_in(raw, protocol, request)
-                await stream.send(b"".join(protocol.data_to_send()))
+                stream, asked = await self._asked(raw, give_back)
+                connection = await self._let_in(raw, asked)
+                await stream.send(b"".join(asked.protocol.data_to_send()))
                 if connection is not None:
-                    return stream, protocol, connection
+                    return stream, asked.protocol, connection
                 await self._last_words(stream)
         except (NotIn, anyio.EndOfStream, *_BROKEN):
             pass
@@ -255,28 +255,28 @@ class Server:
 
     async def _asked(
         self, raw: SocketStream, came: Callable[[], object]
-    ) -> tuple[ByteStream, ServerProtocol, Request]:
+    ) -> tuple[ByteStream, Asked]:
         """Read the HTTP request of a connection, after the handshake of TLS, if that is spoken.
 
-        Returns the stream, the protocol and the request. `came` is called once the request is
-        there. A bad request is answered, and raises NotIn.
+        Returns the stream and the request. `came` is called once the request is there. A bad
+        request is answered, and raises NotIn.
         """
         stream: ByteStream = raw
         if self._tls:
             stream = await TLSStream.wrap(
                 raw, server_side=True, ssl_context=self._tls, standard_compatible=False
             )
-        protocol, room = server_protocol(), HEADER
-        while room and not protocol.events and protocol.handshake_exc is None:
-            data = await stream.receive(room)
-            room -= len(data)
+        protocol, head = server_protocol(), b""
+        while len(head) < HEADER and not protocol.events and protocol.handshake_exc is None:
+            data = await stream.receive(HEADER - len(head))
+            head += data
             protocol.receive_data(data)
         came()
-        events = protocol.events_received()
-        if len(events) == 1 and isinstance(events[0], Request) and protocol.parser_exc is None:
-            return stream, protocol, events[0]
+        if (asked := read(protocol, head)) is not None:
+            return stream, asked
         if not (answer := b"".join(protocol.data_to_send())):  # the library has given none
-            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if not room else _BAD
+            too_long = len(head) == HEADER
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if too_long else _BAD
             protocol = server_protocol()
             protocol.send_response(protocol.reject(status, "this is no request for a WebSocket\n"))
             answer = b"".join(protocol.data_to_send())
@@ -284,13 +284,12 @@ class Server:
         await self._last_words(stream)
         raise NotIn
 
-    async def _let_in(
-        self, raw: SocketStream, protocol: ServerProtocol, request: Request
-    ) -> _Connection | None:
+    async def _let_in(self, raw: SocketStream, asked: Asked) -> _Connection | None:
         """Make the protocol answer a request, by a WebSocket or a refusal; sends nothing.
 
         Returns the connection's record; None if it is refused.
         """
+        protocol, request = asked.protocol, asked.request
         told = self._senders.told(request)
         here = self._senders.is_here(raw)
         address = told or _address(raw)
@@ -306,6 +305,9 @@ class Server:
             token = who if isinstance(who, Token) else None
             counts_as = told if here else address
             found = await self._entered(_Connection(address, token, raw, here, counts_as))
+        if isinstance(found, _Connection) and request.path == PATH and not asked.upgrades:
+            self._forget(found)  # only a client that may connect learns how
+            found = NO_WEBSOCKET
         if not isinstance(found, Refusal):
             response = protocol.accept(request)
             response.headers["Acp-Connection-Id"] = token_hex(16)
@@ -316,11 +318,7 @@ class Server:
             return None
         if found.status != HTTPStatus.OK:
             self._log(address, found)
-        response = protocol.reject(found.status, f"{found.text}\n")
-        for name, value in {**_OF_EVERY_ANSWER, **found.headers}.items():
-            response.headers.pop(name, None)
-            response.headers[name] = value
-        protocol.send_response(response)
+        _refuse(protocol, found)
         return None
 
     def _log(self, address: str, refusal: Refusal) -> None:
@@ -492,6 +490,15 @@ _REVOKED: Final = Refusal(HTTPStatus.UNAUTHORIZED, "the token was revoked", {})
 _BAD: Final = HTTPStatus.BAD_REQUEST
 #: what a stream raises when the other end is gone, or speaks no TLS.
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, ssl.SSLError)
+
+
+def _refuse(protocol: ServerProtocol, refusal: Refusal) -> None:
+    """Make the protocol answer a request by a refusal."""
+    response = protocol.reject(refusal.status, f"{refusal.text}\n")
+    for name, value in {**_OF_EVERY_ANSWER, **refusal.headers}.items():
+        response.headers.pop(name, None)
+        response.headers[name] = value
+    protocol.send_response(response)
 
 
 def _address(raw: SocketStream) -> str:

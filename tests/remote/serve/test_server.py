@@ -20,6 +20,7 @@ from acp_bridge.core.runtime.threads import in_thread
 from acp_bridge.remote.serve import control, server
 from acp_bridge.remote.serve.server import HEADER, MOST_OF_TOKEN, WAITING, Proof
 from acp_bridge.remote.serve.tokens import Unusable
+from acp_bridge.sharing.listening.peers import Refused
 from tests.remote.serve.certificate import certificate
 from tests.remote.serve.site import said, site
 from tests.support.waiting import until
@@ -83,9 +84,68 @@ async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path)
         assert b"WWW-Authenticate: Bearer\r\n" in answer
         assert b"Cache-Control: no-store\r\n" in answer
         assert answer.endswith(b"on the machine of the server\n")
-        bare = asked + f"Authorization: Bearer {it.secret}\r\n\r\n".encode()
-        assert (await it.raw(bare)).startswith(b"HTTP/1.1 426 ")
         assert it.came == []
+
+
+#: requests of a client that tries ACP's Streamable HTTP, each without Host and Authorization.
+_TRIES = [
+    ("POST /acp HTTP/1.1", b"Content-Length: 2\r\n\r\n{}"),
+    ("POST /acp HTTP/1.1", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"),
+    ("POST /acp HTTP/1.1", b"Content-Length: 90000\r\n\r\n" + b"x" * 90_000),
+    ("POST /acp HTTP/1.1", b"Upgrade: websocket\r\n\r\n"),
+    ("GET /acp HTTP/1.1", b"Accept: text/event-stream\r\n\r\n"),
+    ("GET /acp HTTP/1.1", b"Upgrade: h2c\r\n\r\n"),
+    ("DELETE /acp HTTP/1.1", b"Acp-Connection-Id: x\r\n\r\n"),
+]
+
+
+@pytest.mark.parametrize(("first", "rest"), _TRIES)
+async def test_a_client_that_tries_http_first_is_sent_to_the_websocket(
+    home: Path, first: str, rest: bytes
+) -> None:
+    async with site(home) as it:
+        host = f"{first}\r\nHost: 127.0.0.1:{it.port}\r\n"
+        answer = await it.raw(f"{host}Authorization: Bearer {it.secret}\r\n".encode() + rest)
+        head, _, text = answer.partition(b"\r\n\r\n")
+        status, *header = head.split(b"\r\n")
+        assert status == b"HTTP/1.1 426 Upgrade Required"
+        assert b"Upgrade: websocket" in header
+        assert b"WebSocket" in text
+        assert text.count(b"\n") == 1
+        assert it.server.count("laptop") == 0
+        assert it.came == []
+
+
+@pytest.mark.hazard("N1.1", "N1.2")
+@pytest.mark.parametrize(("first", "rest"), _TRIES)
+async def test_who_has_no_right_is_answered_the_same_by_each_http_method(
+    home: Path, first: str, rest: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agent(*_: object, **__: object) -> None:
+        raise Refused("an agent may not connect")
+
+    monkeypatch.setattr(server, "_look", agent)
+    async with site(home, Proof(local=True, proxied=False)) as it:
+        host, right = f"Host: 127.0.0.1:{it.port}", f"Authorization: Bearer {it.secret}"
+        for status, header in [
+            (b"421", ["Host: evil.example", right]),
+            (b"403", [host, right, "Origin: https://evil.example"]),
+            (b"401", [host]),
+            (b"401", [host, "Authorization: Bearer acpb_wrong"]),
+            (b"403", [host, right]),
+        ]:
+            answer = await it.raw("\r\n".join([first, *header, ""]).encode() + rest)
+            assert answer.startswith(b"HTTP/1.1 " + status)
+            assert b"websocket" not in answer.lower()
+
+
+@pytest.mark.parametrize("path", ["/", "/page", "/nothing"])
+async def test_a_body_is_read_for_no_other_path(home: Path, path: str) -> None:
+    async with site(home) as it:
+        asked = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\nContent-Length: 2\r\n\r\n{{}}"
+        )
+        assert (await it.raw(asked.encode())).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_health_is_answered_to_anybody(home: Path) -> None:
@@ -103,7 +163,8 @@ async def test_health_is_answered_to_anybody(home: Path) -> None:
         (b"GET /" + b"y" * HEADER, b"431"),
         (b"hello\r\n\r\n", b"400"),
         (b"\x16\x03\x01\x02\x00\x01", b""),
-        (b"POST /acp HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", b"400"),
+        (b"POST /acp HTTP/1.1\r\nX: " + b"y" * HEADER, b"431"),
+        (b"POST /acp HTTP/1.1\r\nHost x\r\nContent-Length: 5\r\n\r\nhello", b"400"),
     ],
 )
 async def test_what_is_no_request_of_some_kilobytes_is_refused(
