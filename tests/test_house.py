@@ -49,6 +49,7 @@ FLOORS: list[set[str]] = [
     {"core.runtime"},
     {"core.errors"},
     {"core.wire"},
+    {"core.history"},
     {"core.protocol"},
     {"acp_bridge", "core"},
 ]
@@ -106,7 +107,7 @@ SANS_IO = (
     "features.repository.notices",
     "features.rules.notices",
     "core.updates.open_cards",
-    "core.protocol",
+    *("core.history", "core.protocol"),
     "terminal.setup.jsonc",
     *(
         "remote.connect.dialects",

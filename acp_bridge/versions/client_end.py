@@ -18,6 +18,7 @@ from itertools import count
 from typing import Any, Final
 
 from acp_bridge.core import errors, protocol
+from acp_bridge.core.history import History, history_of
 from acp_bridge.core.protocol import (
     Json,
     LiveState,
@@ -539,8 +540,8 @@ class ClientEnd:
 
 
 def _attaches_whole(method: str, params: Json) -> bool:
-    """Return True for an `attach` that replays the session from its beginning."""
-    return method == protocol.ATTACH and params.get("replay") is not False
+    """Return True for an attach that shows the session from its beginning."""
+    return method == protocol.ATTACH and history_of(params) is History.FULL
 
 
 def _permission(params: Json) -> Json:

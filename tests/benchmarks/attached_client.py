@@ -1,7 +1,7 @@
 """A further client, in a process of its own: attaches to a session over a socket, and reads.
 
-    python attached_client.py SOCKET SESSION_ID [--replay]
-    python attached_client.py --remote PORT SESSION_ID [--replay]
+    python attached_client.py SOCKET SESSION_ID [--full]
+    python attached_client.py --remote PORT SESSION_ID [--full]
 
 The second form comes to a server on this port over WebSocket, with the token in the environment
 variable `TOKEN`. It writes two lines of JSON: `{"seconds", "updates"}` when it is attached, the
@@ -131,7 +131,7 @@ def main(*options: str) -> None:
     where, session_id, *_ = options[1:] if remote else options
     client = Remote(where, os.environ["TOKEN"]) if remote else Attached(where)
     client.call(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
-    params = {"sessionId": session_id, "replay": "--replay" in options}
+    params = {"sessionId": session_id, "history": "full" if "--full" in options else "none"}
     client.call(2, "_acp_bridge/attach", params)
     seconds = time.monotonic() - began
     print(json.dumps({"seconds": seconds, "updates": client.updates}), flush=True)

@@ -188,7 +188,7 @@ def attach(home: Path) -> Figures:
             client.initialize()
             params = {"sessionId": session_id, "cwd": "/tmp", "mcpServers": []}
             answer = client.call("session/resume", params)
-            with attached(live(home), session_id, "--replay") as told:
+            with attached(live(home), session_id, "--full") as told:
                 peak = peak_mb(client.process.pid)
             if "error" in answer or told["updates"] < messages:
                 raise RuntimeError(f"the attach failed: {answer}, {told}")

@@ -28,7 +28,8 @@ def attach(it: Round, client: RecordingClient, number: int) -> Any:
             ("session/load", opened, True),
             ("_acp_bridge/attach", about, True),
             ("session/resume", opened, False),
-            ("_acp_bridge/attach", {**about, "replay": False}, False),
+            ("_acp_bridge/attach", {**about, "history": "pending"}, False),
+            ("_acp_bridge/attach", {**about, "history": "none"}, False),
         ]
     )
     if client.process:  # it comes through a bridge of its own, which has nothing to attach to

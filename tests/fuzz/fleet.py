@@ -16,6 +16,7 @@ from tests.fuzz.place import Place
 from tests.fuzz.prompts import Guest
 
 #: How a client that joins comes to the sessions, or not to one of them.
+_HISTORIES = (None, "full", "full", "pending", "none")
 _WAYS = (*["session/load"] * 4, *["_acp_bridge/attach"] * 3, "session/resume", "")
 #: How a bridge ends, and how the client of one that is kept does; `BRIDGE`: that is killed itself.
 _ENDS = ("EOF", "EOF", "SIGTERM", "SIGHUP", "SIGKILL", "SIGKILL", "SIGKILL")
@@ -101,9 +102,10 @@ class Fleet:
         caller.permit(rng.choice(["allow", "reject", "cancel", "never"]))
         for session_id in self.operations.known:
             way = rng.choice(_WAYS)
-            replay = {"replay": rng.random() < 0.7} if way == "_acp_bridge/attach" else {}
+            asks = rng.choice(_HISTORIES) if way == "_acp_bridge/attach" else None
+            history = {"history": asks} if asks else {}
             if way:
-                caller.ask(way, self.operations.workspace(sessionId=session_id, **replay))
+                caller.ask(way, self.operations.workspace(sessionId=session_id, **history))
         if caller.ids and rng.random() < 0.6:
             await caller.answered(caller.ids[-1], within=2)
 

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from acp_bridge.core.history import History, history_of
 from acp_bridge.core.protocol import (
     ACCEPTED,
     ATTACH,
@@ -130,7 +131,8 @@ class Walk:
                 return
         self.outside.append(record)
         if method == ATTACH and isinstance(about, dict):
-            method = SESSION_LOAD if about.get("replay", True) else SESSION_RESUME
+            whole = history_of(about) is History.FULL
+            method = SESSION_LOAD if whole else SESSION_RESUME
         if record.direction == "out":
             if method in _OPENINGS and "id" in message:
                 self._opens(key(message["id"]), str(method), str(session_id))

@@ -35,7 +35,7 @@ async def connected(world: World, editor: RecordingClient) -> AsyncIterator[Reco
         client.side.permission = "never"
         client.session_id = editor.session_id
         await client.initialize(NAMED)
-        params = {"sessionId": editor.session_id, "replay": False}
+        params = {"sessionId": editor.session_id, "history": "pending"}
         await client.request("_acp_bridge/attach", params)
         await client.until_request("_acp_bridge/state")
         yield client

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 from acp_bridge.core import errors
 from acp_bridge.core.clients.client import ANSWERED, Client, ClientRequest, Work
+from acp_bridge.core.history import History, history_of
 from acp_bridge.core.journal import JournalError
 from acp_bridge.core.protocol import ATTACH, SESSION_LOAD, Json, after_of
 from acp_bridge.core.runtime.keyed_locks import KeyedLocks
@@ -47,7 +48,7 @@ class Attaching:
         session = self._live.get(session_id) if isinstance(session_id, str) else None
         view = session.transcript.view_of(request.client) if session else None
         whole = request.method == SESSION_LOAD or (
-            request.method == ATTACH and given.get("replay", True) is True
+            request.method == ATTACH and history_of(given) is History.FULL
         )
         goes_on = after_of(request.method, given) is not None
         if session is None or view is None or session.closing or not (whole or goes_on):
@@ -80,20 +81,18 @@ class Attaching:
             yield
 
     async def attach(self, request: ClientRequest, given: Json) -> object:
-        """Answer `_acp_bridge/attach`: load a live session, or resume it if `replay` is false.
+        """Answer `_acp_bridge/attach`: show a live session, as much of it as `history` says.
 
         Raises RpcError, also for a session that is not live here.
         """
-        session_id, replay = params.session_id(given), given.get("replay", True)
-        if not isinstance(replay, bool):
-            raise errors.invalid("must be true or false", "replay")
+        session_id, history = params.session_id(given), params.history(given)
         async with self.turn_of(request.client, session_id):
             async with self._busy.hold(session_id):  # it may just be opened
                 session = self._live.get(session_id)
                 if session is None or session.closing:
                     raise errors.unknown_session()
             held = self.hold_of(request)
-            await session.replay.load(request, replay=replay, attached=True, held=held)
+            await session.replay.load(request, history, attached=True, held=held)
             return ANSWERED
 
     async def leave(self, request: ClientRequest, session_id: str) -> bool:

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from acp_bridge.core import errors
+from acp_bridge.core.history import HISTORY, History, history_of
 from acp_bridge.core.protocol import CLIENT_NAME, PROMPT_KEY, Json, as_object, own_meta
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.sessions import mcp_servers
@@ -93,6 +94,14 @@ def client_name(params: Json) -> None:
         isinstance(own[CLIENT_NAME], str) and _NAME.fullmatch(own[CLIENT_NAME])
     ):
         raise errors.invalid("the client's name must be 16 to 128 of A-Z a-z 0-9 _ -")
+
+
+def history(params: Json) -> History:
+    """Return how much of a session the parameters of `_acp_bridge/attach` ask for."""
+    found = history_of(params)
+    if found is None:
+        raise errors.invalid('must be "full", "pending" or "none"', HISTORY)
+    return found
 
 
 def listing(params: Json) -> tuple[str | None, str | None]:

@@ -19,6 +19,7 @@ from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients import handshake
 from acp_bridge.core.clients.client import ANSWERED, Client, ClientRequest
 from acp_bridge.core.clients.waiting_requests import WaitingRequests
+from acp_bridge.core.history import History
 from acp_bridge.core.journal import SessionExists
 from acp_bridge.core.journal.place import Place
 from acp_bridge.core.machine import events as ev
@@ -257,7 +258,8 @@ class Sessions:
                 elif other := session.kept_params.differing(given):
                     raise errors.invalid(_OTHER, other[0])
             held = self.attaching.hold_of(request)
-            await session.replay.load(request, replay=replay, attached=shared, held=held)
+            history = History.FULL if replay else History.PENDING
+            await session.replay.load(request, history, attached=shared, held=held)
             self.bounds.tell_refused(session, request)
             if request.client.sets_up:
                 session.wake()

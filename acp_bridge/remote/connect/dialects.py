@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge.core import errors
+from acp_bridge.core.history import History, history_of
 from acp_bridge.core.protocol import (
     AFTER,
     ATTACH,
@@ -41,9 +42,9 @@ def opening(session_id: str, opened: Json) -> Json:
 
 
 def _attaches_whole(method: str, params: Json) -> bool:
-    """Return True for an `attach` that replays the session from its beginning, not a cursor."""
-    replays = params.get("replay") is not False and after_of(method, params) is None
-    return method == ATTACH and replays
+    """Return True for an attach that shows the session from its beginning, not from a cursor."""
+    shows_all = history_of(params) is History.FULL and after_of(method, params) is None
+    return method == ATTACH and shows_all
 
 
 class First:

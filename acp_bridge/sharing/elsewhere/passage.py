@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from acp_bridge.core import errors, protocol
 from acp_bridge.core.clients.client import Client, ClientRequest
 from acp_bridge.core.clients.rights import Right
+from acp_bridge.core.history import HISTORY, History
 from acp_bridge.core.protocol import (
     ATTACH,
     CANCEL_REQUEST,
@@ -373,11 +374,12 @@ class Passage:
 def _attaching(load: ClientRequest) -> Json:
     """Return the parameters of the `_acp_bridge/attach` that is sent for a remote client's load.
 
-    They have the session's id, `replay` and `_meta`; a remote client's folder and MCP servers do
+    They have the session's id, `history` and `_meta`; a remote client's folder and MCP servers do
     not count in the other bridge.
     """
     given: Json = load.params
-    told = {"sessionId": given["sessionId"], "replay": load.method == SESSION_LOAD}
+    history = History.FULL if load.method == SESSION_LOAD else History.PENDING
+    told = {"sessionId": given["sessionId"], HISTORY: history}
     return {**told, **meta_of(given)}
 
 

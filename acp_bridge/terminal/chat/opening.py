@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from acp_bridge.core import protocol as acp
+from acp_bridge.core.history import HISTORY, History
 from acp_bridge.core.protocol import Json, as_object
 from acp_bridge.sharing.bridge_client.connection import Connection
 
@@ -63,7 +64,7 @@ def attach(session_id: str, cursor: str | None = None) -> Open:
     """
 
     async def attached(connection: Connection) -> Opened:
-        params = {"sessionId": session_id, "replay": True}
+        params: Json = {"sessionId": session_id, HISTORY: History.FULL}
         params = acp.resuming(params, cursor) if cursor else params
         result = await connection.request(acp.ATTACH, params, within=_OPENS)
         return Opened(session_id, as_object(result), live=True)
@@ -78,7 +79,7 @@ def join(reach: Reach, session: LiveSession, cursor: str | None = None) -> Open:
     """
 
     async def joined(connection: Connection) -> Opened:
-        method, params = reach.joining(session, cursor, replay=True)
+        method, params = reach.joining(session, History.FULL, cursor)
         result = await connection.request(method, params, within=_OPENS)
         return Opened(session.session_id, as_object(result), live=True)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import anyio
 
+from acp_bridge.core.history import History
 from acp_bridge.core.protocol import Json, as_object
 from acp_bridge.sharing.bridge_client.connection import Connection
 from acp_bridge.sharing.bridge_client.tasks import beside
@@ -136,7 +137,7 @@ async def _answer(
     """
     if "asks" not in session.about:
         raise NotAnswered(f"nothing is asked in session {named(session)}")
-    params = await question.ask(connection, order.reach.joining(session, replay=False))
+    params = await question.ask(connection, order.reach.joining(session, History.PENDING))
     print_text(f"Session {named(session)} asks:\n\n{shown(params)}\n\n")
     meant = option_for(params, allow=order.allow, given=order.option)
 

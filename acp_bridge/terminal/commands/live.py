@@ -14,6 +14,7 @@ from acp_bridge.core import errors
 from acp_bridge.core.agents import origin
 from acp_bridge.core.clients import rights
 from acp_bridge.core.clients.rights import Role
+from acp_bridge.core.history import History
 from acp_bridge.core.protocol import (
     CANCEL_TURN,
     CLOSE_FOR_ALL,
@@ -363,7 +364,7 @@ async def _told(reach: Reach, connection: Connection, method: str, session: Live
     """
     await _introduce(connection)
     if reach.joins_first:
-        await connection.request(*reach.joining(session, replay=False), within=PATIENCE)
+        await connection.request(*reach.joining(session, History.NONE), within=PATIENCE)
     return await _tell(connection, method, session)
 
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 import anyio
 
 from acp_bridge.core.agents import lease
+from acp_bridge.core.history import History
 from acp_bridge.core.journal import Journal, JournalError, PromptState, UnknownSession
 from acp_bridge.core.protocol import Json
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
@@ -126,7 +127,7 @@ async def _send(given: argparse.Namespace, reach: Reach) -> int:
 
         async def act(connection: Connection, session: LiveSession) -> int:
             try:
-                await sendings[0].send(connection, reach.joining(session, replay=False))
+                await sendings[0].send(connection, reach.joining(session, History.PENDING))
             except NotAccepted as why:
                 return fail("send", why)
             if given.wait:

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 import anyio
 
 from acp_bridge.core.agents import lease
+from acp_bridge.core.history import HISTORY, History
 from acp_bridge.core.protocol import ATTACH, SOCKET_PROTOCOL, Json, resuming
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.sharing.bridge_client import by_socket
@@ -189,9 +190,9 @@ class Here:
         """Connect to the bridge of a session; entering the context manager raises OSError."""
         return by_socket.over_socket(session.bridge.socket, listener, log_of(self._home))
 
-    def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
+    def joining(self, session: LiveSession, history: History, cursor: str | None = None) -> Request:
         """Return the request that joins a session (`_acp_bridge/attach`)."""
-        return ATTACH, resuming({"sessionId": session.session_id, "replay": replay}, cursor)
+        return ATTACH, resuming({"sessionId": session.session_id, HISTORY: history}, cursor)
 
 
 def unreachable(lock: Path) -> str:

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from acp_bridge.core.history import History
 from acp_bridge.core.protocol import (
     SESSION_LIST,
     SESSION_LOAD,
@@ -92,10 +93,10 @@ class Reach(Protocol):
     ) -> AbstractAsyncContextManager[Connection]:
         """Connect to the bridge of a session; entering the context manager raises OSError."""
 
-    def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
+    def joining(self, session: LiveSession, history: History, cursor: str | None = None) -> Request:
         """Return the request that joins a session.
 
-        `replay`: its transcript is shown; `cursor`: only what follows that is shown.
+        `history`: how much of it is shown; `cursor`: what follows that is shown instead.
         """
 
 
@@ -187,10 +188,10 @@ class There:
                 raise NotThere(_told(self._where, str(exc))) from exc
             yield await stack.enter_async_context(over.connected((socket, socket), listener))
 
-    def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
+    def joining(self, session: LiveSession, history: History, cursor: str | None = None) -> Request:
         """Return the request that joins a session, or opens it if it is not live."""
         params = {"sessionId": session.session_id, "cwd": session.about.get("cwd")}
-        method = SESSION_LOAD if replay and cursor is None else SESSION_RESUME
+        method = SESSION_LOAD if history is History.FULL and cursor is None else SESSION_RESUME
         return method, resuming({**params, "mcpServers": []}, cursor)
 
 

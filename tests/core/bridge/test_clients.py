@@ -161,14 +161,14 @@ async def test_only_what_is_live_can_be_attached_to(tmp_path: Path) -> None:
         session_id = await it.new()
         await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
         other = await it.joined()
-        for odd in ({}, {"sessionId": 1}, {"sessionId": session_id, "replay": "no"}):
+        for odd in ({}, {"sessionId": 1}, {"sessionId": session_id, "history": "all"}):
             assert (await other.refused("_acp_bridge/attach", odd)).code == -32602
         await it.editor.ask("session/close", {"sessionId": session_id})
         for unknown in (session_id, "nobody's"):
             error = await other.refused("_acp_bridge/attach", {"sessionId": unknown})
             assert error.code == -32002
         await other.ask("session/load", {**SETUP, "sessionId": session_id})
-        await it.editor.ask("_acp_bridge/attach", {"sessionId": session_id, "replay": False})
+        await it.editor.ask("_acp_bridge/attach", {"sessionId": session_id, "history": "pending"})
         assert it.editor.texts(session_id) == ["echo one"]
 
 
@@ -242,7 +242,7 @@ async def test_a_client_that_leaves_while_it_attaches_has_nothing(
     async with bench(tmp_path) as it:
         session_id = await it.new()
         other = await it.joined()
-        given = {**SETUP, "sessionId": session_id, "replay": False}
+        given = {**SETUP, "sessionId": session_id, "history": "pending"}
         other.send(method, given)
         for _ in range(steps):
             await anyio.lowlevel.checkpoint()

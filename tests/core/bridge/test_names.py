@@ -22,7 +22,7 @@ def named(**own: Any) -> Json:
 async def attached(it: Bench, session_id: str, **own: Any) -> Served:
     """A client with the name that has the session, and was shown nothing of it."""
     client = await it.joined_with(named(**own))
-    await client.ask("_acp_bridge/attach", {"sessionId": session_id, "replay": False})
+    await client.ask("_acp_bridge/attach", {"sessionId": session_id, "history": "pending"})
     return client
 
 
@@ -232,7 +232,7 @@ async def test_a_name_under_another_login_is_a_strangers(tmp_path: Path) -> None
                 here.it.bridge.join_remote, client.read, client.way, rights
             )
             await client.ask("initialize", {**HELLO, "clientCapabilities": named()})
-            await client.ask("_acp_bridge/attach", {"sessionId": here.id, "replay": False})
+            await client.ask("_acp_bridge/attach", {"sessionId": here.id, "history": "pending"})
             clients.append(client)
             if len(clients) == 1:
                 await here.runs("work", "k", client)

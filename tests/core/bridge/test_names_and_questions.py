@@ -230,7 +230,7 @@ async def test_a_question_does_not_wait_for_who_could_not_open_the_session_from_
         here.asks()
         (one,) = await here.it.editor.got(PERMISSION)
         late = await here.it.joined_with(named(cursors=True))
-        given = {"sessionId": await here.it.new(), "replay": False}
+        given: Json = {"sessionId": await here.it.new(), "history": "pending"}
         another = await late.ask("_acp_bridge/attach", given)
         own = {"after": another["_meta"]["acp_bridge"]["cursor"]}
         given = {"sessionId": here.id, "_meta": {"acp_bridge": own}}

@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.core.history import History
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import ACCEPTED, GO, HOLD, PAUSE, SESSION_CANCEL, SESSION_PROMPT
 from acp_bridge.core.updates import notices
@@ -199,16 +200,16 @@ async def test_no_sign_of_life_comes_in_the_quiet_after_cancelled(
 
 
 @pytest.mark.hazard("R1")
-@pytest.mark.parametrize("replay", [True, False])
+@pytest.mark.parametrize("history", [History.FULL, History.PENDING])
 async def test_who_loads_a_paused_session_is_told_so_before_the_answer(
-    tmp_path: Path, replay: bool, no_errors: None
+    tmp_path: Path, history: History, no_errors: None
 ) -> None:
     agent = first()
     async with living(tmp_path, first=agent, capabilities=ABLE) as here:
         asked, turn = await paused_turn(here, agent)
         before = len(here.got)
         request = here.request("session/load")
-        await here.session.replay.load(request, replay=replay)
+        await here.session.replay.load(request, history)
         result = await here.answered(int(str(request.call.id)))
         assert result["_meta"]["acp_bridge"]["pause"] == {"state": "paused", "seconds": 0}
         last, answer = here.got[before:][-2:]
@@ -217,7 +218,7 @@ async def test_who_loads_a_paused_session_is_told_so_before_the_answer(
         says(here, GO)
         agent.answer(turn, DONE)
         assert await here.answered(asked) == DONE
-        await here.session.replay.load(request := here.request("session/load"), replay=replay)
+        await here.session.replay.load(request := here.request("session/load"), history)
         result = await here.answered(int(str(request.call.id)))
         assert "pause" not in result["_meta"]["acp_bridge"]
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.core.history import History
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import SESSION_LOAD, SESSION_PROMPT
 from acp_bridge.core.settings import OnCancel
@@ -56,7 +57,7 @@ async def test_what_the_bridge_says_after_a_load_waits_for_a_word_of_the_client(
     async with living(tmp_path, does_not_exist, first=first()) as here:
         other = ClientEnd()
         request = other.asks(SESSION_LOAD, {"sessionId": "s"})
-        await here.session.replay.load(request, replay=True)
+        await here.session.replay.load(request, History.FULL)
         other.sent.take()
         (await here.agent()).dies()
         here.session.wake()
@@ -81,5 +82,5 @@ async def test_what_the_bridge_said_in_the_quiet_and_did_not_record_is_not_lost_
         here.session.wake()
         await until(lambda: here.session.now.blocked)
         assert here.texts() == []
-        await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
+        await here.session.replay.load(here.request(SESSION_LOAD), History.FULL)
         assert here.texts().count(notices.NOT_READY) == 1

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.core.history import History
 from acp_bridge.core.journal import JournalError
 from acp_bridge.core.protocol import (
     REQUEST_PERMISSION,
@@ -53,17 +54,17 @@ def say(here: Living, text: str) -> None:
 
 
 async def load(
-    here: Living, client: ClientEnd, *, replay: bool = True, attached: bool = False
+    here: Living, client: ClientEnd, history: History = History.FULL, *, attached: bool = False
 ) -> None:
     request = client.asks(SESSION_LOAD, {"sessionId": "s"}, len(client.requests) + 1)
-    await here.session.replay.load(request, replay=replay, attached=attached)
+    await here.session.replay.load(request, history, attached=attached)
 
 
 async def loads(
-    here: Living, client: ClientEnd, *, replay: bool = True, attached: bool = False
+    here: Living, client: ClientEnd, history: History = History.FULL, *, attached: bool = False
 ) -> tuple[list[Any], Json]:
     """Load the session; returns what was shown before the answer, and its result."""
-    await load(here, client, replay=replay, attached=attached)
+    await load(here, client, history, attached=attached)
     *shown, answer = client.sent.take()
     return [shape(message) for message in shown], answer["result"]
 
@@ -134,7 +135,7 @@ async def test_a_resume_shows_nothing_and_is_answered_alike(tmp_path: Path) -> N
         client = ClientEnd()
         records(here, agent("hello"))
         here.session.user_settings.note_result({"modes": {"currentModeId": "m"}})
-        resumed = await loads(here, client, replay=False)
+        resumed = await loads(here, client, History.PENDING)
         assert resumed == ([], (await loads(here, client))[1])
         say(here, "now")
         assert shown_to(client) == ["now"]
@@ -197,16 +198,28 @@ async def test_a_record_that_is_no_update_is_shown_as_it_is_and_hides_no_other(
 
 @pytest.mark.hazard("R12.2")
 @pytest.mark.parametrize("attached", [True, False])
-@pytest.mark.parametrize("replay", [True, False])
+@pytest.mark.parametrize("history", [History.FULL, History.PENDING])
 async def test_held_prompts_are_named_in_the_session_and_in_the_answer_and_not_recorded(
-    tmp_path: Path, replay: bool, attached: bool
+    tmp_path: Path, history: History, attached: bool
 ) -> None:
     async with living(tmp_path) as here:
         words = [{"type": "text", "text": "old"}]
         here.journal.accept("p", {"sessionId": "s", "prompt": words})
         await here.session.recovery.run()
-        (said,), result = await loads(here, ClientEnd(), replay=replay, attached=attached)
+        (said,), result = await loads(here, ClientEnd(), history, attached=attached)
         assert "1 prompt was waiting" in said
+        assert result["_meta"]["acp_bridge"]["held"] == [words]
+
+
+async def test_who_wants_no_history_reads_of_unsent_prompts_in_the_answer_alone(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as here:
+        words = [{"type": "text", "text": "old"}]
+        here.journal.accept("p", {"sessionId": "s", "prompt": words})
+        await here.session.recovery.run()
+        shown, result = await loads(here, ClientEnd(), History.NONE, attached=True)
+        assert shown == []
         assert result["_meta"]["acp_bridge"]["held"] == [words]
         assert await recorded(here.journal) == []
 
@@ -356,7 +369,7 @@ async def test_a_load_that_fails_or_a_resume_leaves_nothing_half_read(tmp_path: 
     async with living(tmp_path, capabilities=REPLAYS, client_limit=LIMIT) as here:
         client = stuck()
         records(here, user("one"), agent(LONG), agent(MORE))
-        await loads(here, ClientEnd(), replay=False)
+        await loads(here, ClientEnd(), History.PENDING)
         async with loading(here, client) as load:
             await waits(client, load)
             load.cancel()
@@ -421,7 +434,7 @@ async def test_only_a_client_that_came_in_the_turn_is_asked_with_the_whole_call(
         turn = await played.asked(SESSION_PROMPT)
         played.update(sessionUpdate="tool_call", toolCallId="t", title="make", status="pending")
         here.session.transcript.attach(late.client)
-        await here.session.replay.load(here.request(SESSION_RESUME), replay=False)
+        await here.session.replay.load(here.request(SESSION_RESUME), History.PENDING)
         options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
         asked = {"sessionId": "0", "toolCall": {"toolCallId": "t"}, "options": options}
         played.asks(REQUEST_PERMISSION, asked)

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.core.history import History
 from acp_bridge.core.journal import Journal, JournalError, SessionJournal
 from acp_bridge.core.protocol import (
     AGENT_MESSAGE,
@@ -404,7 +405,7 @@ async def test_what_a_clients_load_has_just_read_is_not_read_again(
 ) -> None:
     async with living(tmp_path, loads({}), capabilities={"loadSession": True}) as here:
         here.journal.record(0, encode({"update": said("first")}))
-        await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
+        await here.session.replay.load(here.request(SESSION_LOAD), History.FULL)
         with monkeypatch.context() as patch:
             patch.delattr(SessionJournal, "replay")
             here.session.wake()

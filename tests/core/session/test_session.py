@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.core.agents.process import Exit
+from acp_bridge.core.history import History
 from acp_bridge.core.journal import PromptState
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import (
@@ -52,7 +53,7 @@ async def test_a_turn_whose_folder_is_removed_goes_on_unrecorded_and_nothing_aft
         assert "not taken: the file of this session was removed" in refused["message"]
         assert str(tmp_path) not in str(refused)
         with pytest.raises(RpcError, match="can't be read: the file of this session was removed"):
-            await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
+            await here.session.replay.load(here.request(SESSION_LOAD), History.FULL)
 
 
 @pytest.mark.hazard("Q1", "K1.4", "T2")

@@ -10,6 +10,7 @@ import pytest
 
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.agents.requests import AtClients
+from acp_bridge.core.history import History
 from acp_bridge.core.journal import Journal, PromptState
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import (
@@ -121,7 +122,7 @@ async def test_a_client_that_comes_again_keeps_the_session_and_brings_no_other_o
         here.session.audience.leave(other.client, closes=True)
         other.client.gone = True
         assert not here.session.audience.has_others(mine)
-        await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
+        await here.session.replay.load(here.request(SESSION_LOAD), History.FULL)
         assert not here.session.audience.has_others(mine)
         agent.answer(turn, DONE)
         await until(lambda: not here.session.busy)

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_bridge.core.history import History
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import State
 from acp_bridge.core.protocol import SESSION_FORK, SESSION_PROMPT, SESSION_RESUME, SET_MODE
@@ -203,13 +204,13 @@ async def test_a_notification_that_comes_when_the_process_has_nearly_all_reaches
 
 
 @at_each_moment
-@pytest.mark.parametrize("replay", [True, False])
+@pytest.mark.parametrize("history", list(History))
 async def test_a_load_shows_what_was_shown_and_brings_the_process_back(
-    tmp_path: Path, name: str, replay: bool
+    tmp_path: Path, name: str, history: History
 ) -> None:
     async with moment(tmp_path, name) as it:
         request = it.here.request("session/load")
-        await it.here.session.replay.load(request, replay=replay)
+        await it.here.session.replay.load(request, history)
         it.here.session.wake()
         await quiet()
         await it.over()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.core.history import History
 from acp_bridge.core.protocol import SESSION_LOAD, SESSION_PROMPT
 from acp_bridge.core.updates import notices
 from tests.core.session.journals import failing, recorded, recorded_texts
@@ -66,7 +67,7 @@ async def test_a_state_that_cannot_be_kept_is_shown_all_the_same_and_kept_when_i
         here.journal.catch_up()
         other = ClientEnd()
         request = other.asks(SESSION_LOAD, {"sessionId": "s"})
-        await here.session.replay.load(request, replay=True)
+        await here.session.replay.load(request, History.FULL)
         assert other.sent.messages[0]["params"]["update"] == USAGE
 
 

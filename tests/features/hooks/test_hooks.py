@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.core.history import History
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.protocol import (
     SESSION_CANCEL,
@@ -70,7 +71,7 @@ async def test_the_context_of_a_hook_is_kept_for_the_agents_replay_and_shown_by_
         assert kept[1]["_meta"] == {"acp_bridge": {"context": True}}
         replayed = len(here.got)
         request = here.request("session/load")
-        await here.session.replay.load(request, replay=True)
+        await here.session.replay.load(request, History.FULL)
         shown = [each for each in here.got[replayed:] if each.get("method") == "session/update"]
         texts = [each["params"]["update"].get("content", {}).get("text") for each in shown]
         assert texts == ["mend"]
@@ -393,7 +394,7 @@ async def test_a_client_that_loads_while_hooks_run_at_the_end_of_a_turn_is_told_
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         await waits_at(tmp_path, "began")
         request = other.asks(SESSION_LOAD, {"sessionId": "s"})
-        await here.session.replay.load(request, replay=True)
+        await here.session.replay.load(request, History.FULL)
         assert "A turn runs in this session" in str(other.sent.take())
         here.session.feed(ev.Cancel())
         assert await here.answered(asked) == CANCELLED

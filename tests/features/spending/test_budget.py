@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.core.clients.abilities import ClientAbilities
+from acp_bridge.core.history import History
 from acp_bridge.core.journal import PromptState, SessionJournal
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import Standstill, State
@@ -546,7 +547,7 @@ async def test_a_client_that_loads_the_session_then_is_told_why_it_is_held(
         await until(partial(said, here))
         other = ClientEnd({})
         request = other.asks("session/load", {"sessionId": "s"}, 1)
-        await here.session.replay.load(request, replay=False)
+        await here.session.replay.load(request, History.PENDING)
         texts = [str(message) for message in other.sent.messages]
         assert any(spent("6", "5") in text for text in texts)
         assert '"budget"' in texts[-1].replace("'", '"')

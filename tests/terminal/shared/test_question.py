@@ -33,7 +33,7 @@ def permission(title: str = "rm x") -> Json:
 
 
 #: the request that attaches to the session.
-JOIN: tuple[str, Json] = ("_acp_bridge/attach", {"sessionId": "s", "replay": False})
+JOIN: tuple[str, Json] = ("_acp_bridge/attach", {"sessionId": "s", "history": "pending"})
 
 
 @asynccontextmanager
@@ -42,7 +42,7 @@ async def asked(*titles: str) -> AsyncIterator[tuple[FakeBridge, Connection, Que
     ids: list[int] = []
 
     def attach(params: Json) -> Json:
-        assert params == {"sessionId": "s", "replay": False}
+        assert params == {"sessionId": "s", "history": "pending"}
         ids.extend(bridge.ask("session/request_permission", permission(each)) for each in titles)
         return {}
 

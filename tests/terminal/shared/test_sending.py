@@ -24,7 +24,7 @@ from tests.sharing.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.terminal.shared.screens import MemoryScreen
 
 #: the request that attaches to the session.
-JOIN: tuple[str, Json] = ("_acp_bridge/attach", {"sessionId": "s", "replay": False})
+JOIN: tuple[str, Json] = ("_acp_bridge/attach", {"sessionId": "s", "history": "pending"})
 
 
 class Sent:

@@ -58,7 +58,7 @@ async def test_a_request_that_names_only_its_card_is_asked_with_all_that_the_car
         plain = (await asked(here.it.editor))["params"]["toolCall"]
         assert plain == NAMED  # it has seen the card
         late = await here.it.joined(**WHOLE)  # as `approve` does
-        await late.ask("_acp_bridge/attach", {"sessionId": here.id, "replay": False})
+        await late.ask("_acp_bridge/attach", {"sessionId": here.id, "history": "pending"})
         assert shown((await asked(late))["params"]) == text
         assert "List files: command: rm -rf src" in (await row(here))["asks"]
 
@@ -71,7 +71,7 @@ async def test_any_client_that_comes_in_the_turn_without_its_card_is_told_it(
         lists(here)
         await here.it.editor.handled()
         late = await here.it.joined()
-        await late.ask(how, {**SETUP, "sessionId": here.id, "replay": False})
+        await late.ask(how, {**SETUP, "sessionId": here.id, "history": "pending"})
         here.asks(toolCall=NAMED, options=OPTIONS)
         call = (await asked(late))["params"]["toolCall"]
         assert (call["title"], call["rawInput"]) == ("List files", RAW)

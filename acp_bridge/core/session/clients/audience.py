@@ -20,6 +20,7 @@ import anyio
 from acp_bridge.core import errors
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.clients.rights import Right
+from acp_bridge.core.history import History
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import Standstill, State
 from acp_bridge.core.protocol import (
@@ -100,12 +101,15 @@ class Standing:
 
     def follow_queue(self) -> None:
         """Tell the clients which prompts wait, if a prompt, its words or the order has changed."""
-        hear = [view for view in self._transcript.views if view.client.abilities.hears_queue]
-        listed = self._prompts.listed() if hear else []
-        if listed != self._queue:
+        if (listed := self._listed()) != self._queue:
             self._queue = listed
-            for view in hear:
+            for view in self._transcript.views:
                 self._tell_queue(view)
+
+    def _listed(self) -> list[Json]:
+        """Return what waits; nothing if no client wants to know."""
+        hear = any(view.client.abilities.hears_queue for view in self._transcript.views)
+        return self._prompts.listed() if hear else []
 
     def _tell_queue(self, view: ClientView) -> None:
         if not view.client.abilities.hears_queue or view.replaying:
@@ -118,12 +122,20 @@ class Standing:
             rows.append({**self._prompts.named(key), "text": text, "mine": mine})
         view.client.peer.notify(QUEUE, {"sessionId": self._core.id, "prompts": rows})
 
-    def welcome(self) -> None:
-        """Tell all clients the state anew: one more client has been shown the session."""
-        self._told = ()
+    def welcome(self, but: ClientView | None = None) -> None:
+        """Tell all clients the state anew: one more client has been shown the session.
+
+        `but`: a client that is not told what waits.
+        """
+        self._told, self._queue = (), self._listed()
         self.follow(self._core.state)
         for view in self._transcript.views:
-            self._tell_queue(view)
+            if view is not but:
+                self._tell_queue(view)
+
+    def note_answered(self, view: ClientView, stands: Json) -> None:
+        """Note that a client has been told this state, by the answer to its request."""
+        self._heard[view] = {**stands, "seconds": 0}
 
     def row(self) -> Json:
         """Return the state as members of this session's row in `_acp_bridge/live`."""
@@ -355,19 +367,32 @@ class Audience:
         has = any(each.identity != client.identity for each in away)
         return has or self._transcript.has_others(client)
 
-    def welcome(self, client: Client) -> None:
-        """Send the open questions, and the state, to a client that was just shown the session."""
+    def note_history(self, client: Client, history: History) -> None:
+        """Note how much of the session a client is about to be shown.
+
+        With `History.NONE` it is not asked the questions that are open now.
+        """
+        self._questions.pass_over(client, history is History.NONE)
+
+    def welcome(self, client: Client, history: History = History.FULL) -> None:
+        """Send the open questions, and the state, to a client that was just shown the session.
+
+        `history`: as for `note_history`.
+        """
         self._detached.discard(client)
         self._closed_by_one = False
         self._prompts.note_opened(client)
-        self.go_on(client)
+        self.go_on(client, history)
 
-    def go_on(self, client: Client) -> None:
-        """Send the open questions, and the state, to a client that has been shown all else."""
+    def go_on(self, client: Client, history: History = History.FULL) -> None:
+        """Send the open questions, and the state, to a client that has been shown all else.
+
+        `history`: as for `note_history`.
+        """
         view = self._transcript.view_of(client)
         if self._questions.asked and not (view and view.lag):
             self._questions.ask_too(client)
-        self.standing.welcome()
+        self.standing.welcome(but=view if history is History.NONE else None)
         self._core.settle()
 
     def leave(self, client: Client, *, closes: bool = False, had: bool = True) -> None:

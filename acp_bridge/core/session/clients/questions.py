@@ -4,7 +4,8 @@
   elicitation; the other clients are told that nobody waits for them any more (invariant V3).
 - Any other answer withdraws the question from that client alone, and so does its leave. When it is
   withdrawn from all, it is rejected; if only one client was asked, its own answer is passed on.
-- A client that joins is asked when it has been shown the session.
+- A client that joins is asked when it has been shown the session, but not what was open before if
+  it has asked for no history.
 - A client that wants it is asked with all that is known of the tool call, and asked anew when that
   changes: its answer to what it was shown before counts no more (invariant V9). Other clients see
   the call's card as it changes; one that can't have seen the card is told all of the call, too.
@@ -87,6 +88,8 @@ class _Question(OpenRequest):
     id: str = field(default_factory=lambda: uuid4().hex)
     #: clients with names that are gone, by `Client.identity`: it waits for them.
     awaited: list[object] = field(default_factory=list)
+    #: clients that came after it was asked, and want nothing that was open then.
+    passed_over: set[Client] = field(default_factory=set)
 
     #: the updates of its call since `Questions.ask_anew` that it was asked with.
     changes: int = 0
@@ -195,7 +198,8 @@ class Questions:
         return [each for each in clients if self._may_ask(each, call, guarded)]
 
     def _able(self, question: _Question) -> list[Client]:
-        return self.clients(question.link, question.call, guarded=question.guarded)
+        able = self.clients(question.link, question.call, guarded=question.guarded)
+        return [each for each in able if each not in question.passed_over]
 
     def may_wait(self, link: Link, call: Call, *, guarded: bool = False) -> bool:
         """Return True if the question may stay open until a client comes that can answer it.
@@ -275,6 +279,16 @@ class Questions:
             link.at_clients.remove(question)
             raise
         self._core.settle()
+
+    def pass_over(self, client: Client, passes: bool) -> None:
+        """Note whether a client that is about to be shown the session wants the open questions.
+
+        `passes`: it wants none but those that it is asked already, or that wait for its return.
+        """
+        for question in self.open:
+            question.passed_over.discard(client)
+            if passes and client.identity not in question.awaited:
+                question.passed_over.add(client)
 
     def ask_too(self, client: Client) -> None:
         """Send the open questions to a client that has just loaded the session."""

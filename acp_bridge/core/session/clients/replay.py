@@ -1,4 +1,4 @@
-"""`session/load` and `session/resume`: the transcript as it was shown, then the answer.
+"""`session/load`, `session/resume` and an attach: the transcript as it was shown, then the answer.
 
 - The transcript is read from the journal in pages, at the client's pace (invariants R1, R6), up to
   where it was when the load was read. What happens in the session from then on comes after it.
@@ -13,6 +13,7 @@ from functools import partial
 
 from acp_bridge.core import errors
 from acp_bridge.core.clients.client import ClientRequest
+from acp_bridge.core.history import History
 from acp_bridge.core.journal import GONE, WAL_GONE, JournalError, SessionJournal
 from acp_bridge.core.journal.history import Extent
 from acp_bridge.core.journal.place import Cursor, From, WrongCursor
@@ -171,14 +172,14 @@ class Replay:
     async def load(
         self,
         request: ClientRequest,
+        history: History,
         *,
-        replay: bool,
         attached: bool = False,
         held: Hold | None = None,
     ) -> None:
-        """Show the session to the client (a resume replays nothing, or what follows a cursor), then
-        answer the request.
+        """Show the session to the client, then answer the request.
 
+        `history`: how much of it is shown; with a cursor, what follows that is shown instead.
         `attached`: other clients have it, so the answer says which folder counts. `held`: its hold
         since the request was read. Raises JournalError, or RpcError when the session is closed
         meanwhile, or the client leaves it, or has a cursor of something else.
@@ -186,17 +187,21 @@ class Replay:
         if ended := self._ended():
             raise ended
         after = cursor_of(request)
+        history = History.FULL if after else history
+        replay, whole = history is History.FULL, history is History.FULL and after is None
         has_it = self._transcript.view_of(request.client) is not None
         view = self._transcript.attach(request.client)
-        whole, replay = replay and after is None, replay or after is not None
+        self._audience.note_history(request.client, history)
         if view.lag and not replay:  # it is shown what it lacks before
             await view.lag.over.wait()
         hold = held if held and held.begins(view) else None
         hold = hold or self._new_hold(view, replays=replay, whole=whole)
         view.missed_some &= not replay
         try:
-            cursor = await self._show(request, hold, after, replay=replay)
+            cursor = await self._show(request, hold, after, history)
             request.answer(self.result(request, hold.stands, attached=attached, cursor=cursor))
+            if history is History.NONE:
+                self._audience.standing.note_answered(view, hold.stands)
         except WrongCursor as exc:
             if not has_it:
                 self._audience.leave(request.client, had=False)
@@ -210,7 +215,7 @@ class Replay:
         finally:
             hold.end()
             if not view.over:  # also if it has failed: the client has the session
-                self._audience.welcome(request.client)
+                self._audience.welcome(request.client, history)
 
     def _new_hold(self, view: ClientView, *, replays: bool, whole: bool) -> Hold:
         """Return a hold on what happens from now on, for a client that is shown the session."""
@@ -223,18 +228,19 @@ class Replay:
         return Hold(view, places, stands, replays=replays, whole=whole)
 
     async def _show(
-        self, request: ClientRequest, hold: Hold, after: Cursor | None, *, replay: bool
+        self, request: ClientRequest, hold: Hold, after: Cursor | None, history: History
     ) -> str | None:
         """Show the client what comes before the answer; returns the cursor behind that."""
         view = hold.view
-        if replay:
+        if history is History.FULL:
             cursor = await self._read(view, hold, after)
             self.replay_state(view)
         else:
             reading = hold.reading
             cursor = await self._transcript.places.read(reading) if reading else None
             self._say_what_goes_on(view, request)
-        self._say_what_waits(view, request)
+        if history is not History.NONE:
+            self._say_what_waits(view, request)
         return cursor
 
     def _ended(self) -> RpcError | None:
