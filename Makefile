@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-core test-slow test-times check format bench crash fuzz fuzz-rules mutants hazards states hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands test-sdk \
+.PHONY: help demo test test-core test-slow test-times check format bench crash fuzz fuzz-rules mutants hazards states schemas hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands test-sdk \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -69,6 +69,9 @@ floods: $(VENV)/.ready ## flood a server on the loopback: its memory, and how lo
 
 states: $(VENV)/.ready ## write the table of the states into docs/architecture.md
 	@$(PY) -m tests.core.machine.table
+
+schemas: $(VENV)/.ready ## compare the kept schemas with the newest SDK's (needs npm; ARGS=--keep: take them)
+	@$(PY) -m tests.schemas $(ARGS)
 
 man: $(VENV)/.ready ## write the man page from the help
 	@$(PY) -m tests.packaging.man_page

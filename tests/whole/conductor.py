@@ -10,8 +10,8 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any, TextIO
+from itertools import count
+from typing import IO, Any
 
 Json = dict[str, Any]
 SUCCESSOR = "proxy/successor"
@@ -20,7 +20,7 @@ SUCCESSOR = "proxy/successor"
 class End:
     """The stream to one component, or to the client, and the requests that it was sent."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
         self._asked: dict[int, tuple[End, Any]] = {}
 
@@ -65,7 +65,7 @@ class Conductor:
         for process in self._processes:
             process.wait()
 
-    def _read(self, place: int, stream: TextIO) -> None:
+    def _read(self, place: int, stream: IO[str]) -> None:
         for line in stream:
             with self._lock:
                 self._take(place, json.loads(line))
@@ -94,12 +94,12 @@ class Conductor:
 
 def proxy(words: str) -> None:
     """Pass all on, and put words in front of each prompt."""
-    conductor, asked = End(sys.stdout), dict[int, Callable[[Json], None]]()
+    conductor, asked, ids = End(sys.stdout), dict[int, Any](), count(1)
     for line in sys.stdin:
         message = json.loads(line)
         method, params = message.get("method"), message.get("params")
         if method is None:
-            asked.pop(message["id"])(message)
+            conductor.tell({**message, "id": asked.pop(message["id"])})
             continue
         if method == SUCCESSOR:
             sent = {"method": params["method"], "params": params.get("params")}
@@ -110,11 +110,8 @@ def proxy(words: str) -> None:
             inner = "initialize" if method == "proxy/initialize" else method
             sent = {"method": SUCCESSOR, "params": {"method": inner, "params": params}}
         if "id" in message:
-            sent["id"] = message["id"] if isinstance(message["id"], int) else 0
-            sent["id"] = len(asked) + 1_000_000 + sent["id"]
-            asked[sent["id"]] = lambda answer, to=message["id"]: conductor.tell(
-                {**answer, "id": to}
-            )
+            sent["id"] = next(ids)
+            asked[sent["id"]] = message["id"]
         conductor.tell(sent)
 
 
