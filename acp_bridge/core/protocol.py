@@ -52,6 +52,9 @@ SESSION_CANCEL: Final = "session/cancel"
 SET_MODE: Final = "session/set_mode"
 SET_MODEL: Final = "session/set_model"
 SET_CONFIG_OPTION: Final = "session/set_config_option"
+SET_TITLE: Final = "session/set_title"
+#: what the bridge has not: its lists have every session.
+ARCHIVES: Final = ("session/archive", "session/unarchive")
 #: an extension that several agents share: a message of the user joins the running turn.
 STEERING: Final = "_session/steering"
 #: the outcome of `STEERING` when no turn runs; and in the request, as
@@ -101,7 +104,6 @@ QUEUE_CHANGES: Final = (QUEUE_MOVE, QUEUE_EDIT, QUEUE_DROP)
 TITLE: Final = "_acp_bridge/title"
 #: a question that is answered on a copy of the session, which stays as it is.
 ASK: Final = "_acp_bridge/ask"
-
 #: shows a live session to one more client.
 ATTACH: Final = "_acp_bridge/attach"
 #: a notification: the state of a session.
@@ -175,11 +177,9 @@ MAY: Final = "may"
 ONLY_LOOKS: Final = "look"
 #: the client speaks version 2, and is shown the words of an agent of version 2 as that said them.
 SHOWS_SAID: Final = "said"
-
 #: in `_meta.acp_bridge` of a permission: the user's rules say that it waits for a person where
 #: none is there, so that a client which answers by a rule of its own may leave it open.
 WAITS_FOR_PERSON: Final = "waitsForPerson"
-
 #: in the answer to `initialize`, of an agent and of the bridge: it takes `STEERING`.
 CAN_STEER: Final[Json] = {"steering": {"supported": True}}
 #: the built-in agent's name in `agentInfo`.
@@ -256,7 +256,6 @@ ASKED_FOR_KINDS: Final = {
 #: the statuses of a tool call that has ended.
 ENDED: Final = ("completed", "failed")
 
-
 CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
 
 
@@ -282,6 +281,11 @@ def parted(session_id: object) -> tuple[str, str]:
 def renamed(holder: Json, before: str, after: str) -> Json:
     """Return an object with its member `before` renamed to `after`, at the same position."""
     return {after if name == before else name: value for name, value in holder.items()}
+
+
+def without(holder: Json, *names: str) -> Json:
+    """Return an object without the members of these names."""
+    return {name: value for name, value in holder.items() if name not in names}
 
 
 def meta_of(holder: Json) -> Json:
@@ -334,11 +338,6 @@ def is_link(item: object) -> bool:
 def only_stands(update: Json) -> bool:
     """Return True when a `subagent_update` tells nothing but the subagent's state."""
     return update.keys() == {"sessionUpdate", "sessionId", "state"}
-
-
-def without_state(update: Json) -> Json:
-    """Return a `subagent_update` without the subagent's state."""
-    return {name: said for name, said in update.items() if name != "state"}
 
 
 def is_state(update: Json) -> bool:
@@ -414,6 +413,8 @@ NO_DEMO: Final = "noDemo"
 PERHAPS_READ: Final = "perhapsRead"
 #: in a resume: the client saw the session until the bridge that held it ended.
 CONTINUES: Final = "continues"
+#: of the answer to a prompt: the agent's stop reason, of which version 1 has none.
+STOP_REASON: Final = "stopReason"
 #: of a recorded update, and of the answer to a request that shows a session: the first place of the
 #: transcript that the client has not seen yet.
 CURSOR: Final = "cursor"
@@ -595,6 +596,5 @@ def without_own_meta(params: Json) -> Json:
     meta = params.get("_meta")
     if not isinstance(meta, dict) or _OWN not in meta:
         return params
-    kept = {key: value for key, value in meta.items() if key != _OWN}
-    rest = {key: value for key, value in params.items() if key != "_meta"}
+    kept, rest = without(meta, _OWN), without(params, "_meta")
     return {**rest, "_meta": kept} if kept else rest

@@ -4,9 +4,9 @@ The bridge speaks version 1. Its messages are translated into version 2 for the 
 agent's into version 1: one message becomes none, one or several, and some are answered here.
 
 - The ids of requests stay as they are; requests that are made here have ids that no other has.
-- Methods of extensions (`_...`) pass unread.
-- Nothing reaches the bridge that version 1 does not know, and nothing of a session that was neither
-  opened nor announced as a subagent's.
+- Methods and kinds that are not known pass unread: who gets them is for the bridge to decide.
+- What version 2 alone has does not reach the bridge as it came, nor does anything of a session that
+  was neither opened nor announced as a subagent's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from acp_bridge.core import errors, protocol
 from acp_bridge.core.agents.activity import Activity, Piece
 from acp_bridge.core.protocol import (
     CANCEL_REQUEST,
+    ON_THE_MACHINE,
     SAID,
     SPARES,
     SUBAGENT_UPDATE,
@@ -29,8 +30,8 @@ from acp_bridge.core.protocol import (
     only_stands,
     own_meta,
     with_own_meta,
+    without,
     without_own_meta,
-    without_state,
 )
 from acp_bridge.core.wire import jsonrpc
 from acp_bridge.core.wire.jsonrpc import Malformed, Message, Ok, RequestId, RpcError
@@ -55,8 +56,6 @@ _CANCELS: Final = {
 }
 #: kinds of updates that show words of the user.
 _OF_USER: Final = (protocol.USER_MESSAGE, v2.USER_MESSAGE)
-#: notifications of the agent that are the same in both versions.
-_SAME: Final = (CANCEL_REQUEST, "elicitation/complete")
 
 
 @dataclass(slots=True)
@@ -146,27 +145,26 @@ class AgentEnd:
         method = message.get("method")
         if method is None or self._over:
             return Out(to_agent=[message])
-        if method.startswith("_") and method not in self._requests:
-            if "id" in message:
-                self._open[message["id"]] = _as_it_is
-            return Out(to_agent=[message])
         params = as_object(message.get("params"))
         if "id" not in message:
-            return self._told(method, params)
+            return self._told(message, method, params)
         request_id = message["id"]
-        if method not in self._requests:
+        if method == protocol.SET_MODEL:  # a word of version 1 alone
             return _refused(request_id, errors.unknown_method(method))
+        if method not in self._requests:
+            self._open[request_id] = _as_it_is
+            return Out(to_agent=[message])
         try:
             return self._requests[method](request_id, params)
         except RpcError as refusal:
             return _refused(request_id, refusal)
 
-    def _told(self, method: str, params: Json) -> Out:
-        """Translate a notification of the bridge: a Stop or a withdrawal; drop any other."""
+    def _told(self, message: Message, method: str, params: Json) -> Out:
+        """Translate a notification of the bridge: a Stop or a withdrawal; any other passes."""
         if method == protocol.SESSION_CANCEL:
             return self._cancel(str(params.get("sessionId")), params)
         if method != CANCEL_REQUEST:
-            return Out()
+            return Out(to_agent=[message])
         withdrawn = params.get("requestId")
         for session_id, session in self._sessions.items():
             if (turn := session.turn) and turn.request_id == withdrawn and turn.inserted:
@@ -266,7 +264,7 @@ class AgentEnd:
         if "result" not in message or not isinstance(session_id, str):
             return _as_it_is(message)
         session = self._session(session_id)
-        kept = {name: result[name] for name in ("_meta",) if name in result}
+        kept = without(result, "sessionId", "configOptions", "availableCommands")
         out = Out()
         out.to_bridge += _waiting(session_id, session)
         if isinstance(options := result.get("configOptions"), list):
@@ -436,11 +434,9 @@ class AgentEnd:
                 return self.take_from_agent(jsonrpc.without_id(next(iter(self._open))))
             on_answer = self._open.pop(jsonrpc.known_id(message.get("id"), self._open), None)
             return on_answer(message) if on_answer else Out()  # an answer to nothing
-        if method.startswith("_"):
-            return Out(to_bridge=[message])
         if "id" in message:
-            return self._asked(message, method, as_object(message.get("params")))
-        return Out(to_bridge=[message] if method in _SAME else [])
+            return self._asked(message, method, message.get("params"))
+        return Out(to_bridge=[message])
 
     def _spoiled(self, line: Malformed) -> None:
         """Forget the request that an unreadable line answers; the bridge itself fails it."""
@@ -451,9 +447,12 @@ class AgentEnd:
                 if session.turn and session.turn.request_id == id:
                     session.turn, session.shown.prompting = None, False
 
-    def _asked(self, message: Message, method: str, params: Json) -> Out:
-        """Translate a request of the agent: a question for a person; any other is refused."""
-        out = Out()
+    def _asked(self, message: Message, method: str, given: object) -> Out:
+        """Translate a request of the agent: a question for a person. Any other passes.
+
+        Those for a client's files and terminals are refused: version 2 has none.
+        """
+        out, params = Out(), as_object(given)
         try:
             if method == protocol.REQUEST_PERMISSION:
                 session = self._asking(params)
@@ -467,8 +466,10 @@ class AgentEnd:
                 if "sessionId" in params:
                     self._asking(params)
                 told = elicitation_to_v1(params)
-            else:
+            elif method.startswith(ON_THE_MACHINE):
                 raise errors.unknown_method(method)
+            else:
+                return _as_it_is(message)
         except RpcError as refusal:
             return Out(to_agent=[jsonrpc.error(message["id"], refusal)])
         out.to_bridge.append({**message, "params": told})
@@ -497,7 +498,8 @@ class AgentEnd:
         told = update if self._has_children else without_links(update)
         updates = [] if told is None else session.shown.update(told)
         if len(updates) == 1 and updates[0] is update:
-            return Out(to_bridge=[message])
+            same = update is params.get("update")
+            return Out(to_bridge=[message if same else _update({**params, "update": update})])
         # Of subagents, and what links to them, version 1 alone is recorded.
         plain = session.above or without_links(update) is not update
         kept = [{"update": each} for each in updates] if plain else with_said(update, updates)
@@ -535,7 +537,7 @@ class AgentEnd:
             return []
         out: list[Message | Malformed] = []
         if is_new or not only_stands(update):
-            out.append(_update({**params, "update": without_state(update)}))
+            out.append(_update({**params, "update": without(update, "state")}))
         return [*out, *(self._child_stands(child_id, child, state) if state else [])]
 
     def _child_stands(

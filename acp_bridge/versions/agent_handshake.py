@@ -6,10 +6,10 @@ from typing import Final
 
 from acp_bridge import __version__
 from acp_bridge.core import errors
+from acp_bridge.core.clients.abilities import unknown_capabilities
 from acp_bridge.core.protocol import (
     CAN_CANCEL_ITEM,
     LOGOUT,
-    SYSTEM_PROMPT,
     VERSION,
     VERSION_2,
     Json,
@@ -18,14 +18,19 @@ from acp_bridge.core.protocol import (
     objects,
     own_meta,
     with_own_meta,
+    without,
 )
 
 #: the `info` of a client that does not name itself; version 2 requires one.
 _INFO: Final = {"name": "acp-bridge", "version": __version__}
 #: what an agent of version 2 always can do with its sessions, and what it has to declare.
 _BASELINE: Final = ("list", "resume", "close")
-_OPTIONAL: Final = ("delete", "additionalDirectories", "fork", SYSTEM_PROMPT)
+_OPTIONAL: Final = ("delete", "additionalDirectories", "fork")
 _PROMPTS: Final = ("image", "audio", "embeddedContext")
+#: members of an agent's capabilities that are none of version 2.
+_NAMES_OF_VERSION_1: Final = (
+    *("loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities"),
+)
 
 
 def initialize_to_v2(params: Json) -> Json:
@@ -35,13 +40,13 @@ def initialize_to_v2(params: Json) -> Json:
     """
     can = as_object(params.get("clientCapabilities"))
     told: Json = {name: can[name] for name in ("elicitation", "_meta") if name in can}
+    told |= unknown_capabilities(can)
     if has(can, "auth", "terminal"):
         told["auth"] = {"terminal": {}}
     info = as_object(params.get("clientInfo"))
     named = all(isinstance(info.get(name), str) for name in ("name", "version"))
     asked: Json = {"protocolVersion": VERSION_2, "info": info if named else _INFO}
-    kept = ("clientInfo", "clientCapabilities", "_meta")
-    return {**asked, "capabilities": told, **{n: params[n] for n in kept if n in params}}
+    return {**params, **asked, "capabilities": told}
 
 
 def initialized_to_v1(result: Json) -> Json:
@@ -53,25 +58,31 @@ def initialized_to_v1(result: Json) -> Json:
     if isinstance(session, dict):
         capabilities = {
             "loadSession": True,
-            "promptCapabilities": {name: has(session, "prompt", name) for name in _PROMPTS},
-            "mcpCapabilities": {"http": has(session, "mcp", "http"), "sse": False},
+            "promptCapabilities": {
+                **as_object(session.get("prompt")),
+                **{name: has(session, "prompt", name) for name in _PROMPTS},
+            },
+            "mcpCapabilities": {
+                **without(as_object(session.get("mcp")), "stdio"),
+                "http": has(session, "mcp", "http"),
+                "sse": False,
+            },
             "sessionCapabilities": {
+                **without(session, "prompt", "mcp", *_OPTIONAL),
                 **{name: {} for name in _BASELINE},
                 **{name: session[name] for name in _OPTIONAL if has(session, name)},
             },
         }
+    capabilities |= without(can, "session", "auth", *_NAMES_OF_VERSION_1)
     if methods:
         capabilities["auth"] = {LOGOUT: {}}
-    if "_meta" in can:
-        capabilities["_meta"] = can["_meta"]
     own = {**own_meta(capabilities), CAN_CANCEL_ITEM: True}
-    told = {name: result[name] for name in ("_meta",) if name in result}
     return {
+        **without(result, "info", "capabilities"),
         "protocolVersion": VERSION,
         "agentCapabilities": with_own_meta(capabilities, own),
         "agentInfo": result["info"],
         "authMethods": [each for each in methods if each],
-        **told,
     }
 
 

@@ -20,7 +20,6 @@ from acp_bridge.core.wire.jsonrpc import Answer, Err, Message, Ok, RequestId, Rp
 from acp_bridge.versions import v2
 
 _CANCELLED: Final = "cancelled"
-_REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", _CANCELLED)
 #: members of the last state that the answer to a prompt of version 1 has, too.
 _BESIDE: Final = ("usage", "_meta")
 #: a type of background work and the id of one piece of it.
@@ -91,7 +90,7 @@ class Turn:
         reason = state.get("stopReason")
         if reason == v2.ERROR:
             return Err(_error(state.get("error")))
-        if reason not in _REASONS:
+        if not isinstance(reason, str):
             reason = _CANCELLED if reason is None and self.cancelled else "end_turn"
         return Ok({"stopReason": reason, **{n: state[n] for n in _BESIDE if n in state}})
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-from acp_bridge.core.protocol import Json, is_link, objects
-
-#: the types that version 1 has. Another one would end the connection of a strict client.
-_TYPES: Final = ("text", "image", "audio", "resource_link", "resource")
+from acp_bridge.core.protocol import Json, objects
 
 
 def block_to_v1(block: object) -> Json | None:
-    """Return a content block without its icons; None for one of a type that version 1 has not."""
-    if not isinstance(block, dict) or not (block.get("type") in _TYPES or is_link(block)):
+    """Return a content block without its icons; None for what is none."""
+    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
         return None
     if "icons" in block:
         return {name: value for name, value in block.items() if name != "icons"}
@@ -21,7 +17,7 @@ def block_to_v1(block: object) -> Json | None:
 
 
 def blocks_to_v1(blocks: object) -> list[Json]:
-    """Return those blocks of a list that version 1 has, in its form."""
+    """Return the blocks of a list in version 1's form."""
     return [found for each in objects(blocks) if (found := block_to_v1(each)) is not None]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from acp_bridge.core.clients.abilities import is_unknown_item
 from acp_bridge.core.protocol import (
     TOOL_CALL,
     TOOL_CALL_UPDATE,
@@ -259,6 +260,8 @@ class Cards:
             terminal = self._terminals.get(str(item.get("terminalId")))
             if terminal and (text := terminal.text()):
                 yield text_content(text)
+        elif is_unknown_item(item):
+            yield item
 
     def _card(self, call_id: str) -> tuple[_Card, bool]:
         """Return the card of a tool call, made if there is none, and whether it was made."""

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from acp_bridge.core import protocol
-from acp_bridge.core.protocol import Json, as_object, meta_of, only_stands, without_state
+from acp_bridge.core.protocol import Json, as_object, meta_of, only_stands, without
 from acp_bridge.versions import v2
 
 _AT_WORK: Final = (v2.RUNNING, v2.REQUIRES_ACTION)
@@ -44,7 +44,7 @@ class Children:
         child_id, state = update.get("sessionId"), as_object(update.get("state"))
         told: list[Json] = []
         if child_id not in self._above or not only_stands(update):
-            told.append({**params, "update": without_state(update)})
+            told.append({**params, "update": without(update, "state")})
         self._above.setdefault(child_id, params.get("sessionId"))
         if not isinstance(state.get("state"), str) or state == self._stands.get(child_id):
             return told

@@ -27,6 +27,7 @@ from acp_bridge.core.protocol import (
     meta_of,
     objects,
     own_meta,
+    without,
     without_said,
 )
 from acp_bridge.core.wire import jsonrpc
@@ -53,8 +54,6 @@ _ASKED_FOR: Final = {
 _CLOSED_ALREADY: Final = (protocol.SESSION_CLOSE, protocol.ErrorCode.RESOURCE_NOT_FOUND)
 #: states of a session in which its foreground works.
 _WORKS: Final = frozenset({LiveState.WORKING, LiveState.PERMISSION})
-#: the stop reasons that version 2 knows, beside the error's.
-_REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
 
 
 @dataclass(slots=True)
@@ -555,8 +554,9 @@ def _permission(params: Json) -> Json:
 
 
 def _opened(session: _Session, result: Json) -> Json:
-    """Return the members that each answer to the opening of a session has: options, `_meta`."""
-    return {**meta_of(result), "configOptions": session.settings.shown}
+    """Return the members of an answer to the opening of a session, but for the session's id."""
+    rest = without(result, "sessionId", "modes", "models")
+    return {**rest, "configOptions": session.settings.shown}
 
 
 def _turn_of(stands: Json) -> str:
@@ -581,7 +581,7 @@ def _end_of(answer: Ok | Err) -> Json:
         return {"stopReason": v2.ERROR, "error": answer.error.to_wire()}
     result = as_object(answer.result)
     reason = result.get("stopReason")
-    return {**meta_of(result), "stopReason": reason if reason in _REASONS else "end_turn"}
+    return {**meta_of(result), "stopReason": reason if isinstance(reason, str) else "end_turn"}
 
 
 def _end_told(stands: Json, turn: str) -> Json:
@@ -592,7 +592,7 @@ def _end_told(stands: Json, turn: str) -> Json:
     if error := last.get("error"):
         return {"stopReason": v2.ERROR, "error": error}
     reason = last.get("stopReason")
-    return {"stopReason": reason} if reason in _REASONS else {}
+    return {"stopReason": reason} if isinstance(reason, str) else {}
 
 
 def _same(mine: RequestId, wanted: Any) -> bool:

@@ -6,8 +6,8 @@ from typing import Final
 
 from acp_bridge import __version__
 from acp_bridge.core import protocol
+from acp_bridge.core.clients.abilities import unknown_capabilities
 from acp_bridge.core.protocol import (
-    SYSTEM_PROMPT,
     Json,
     as_object,
     has,
@@ -15,6 +15,7 @@ from acp_bridge.core.protocol import (
     own_meta,
     renamed,
     with_own_meta,
+    without,
 )
 
 #: the bridge's own notifications and members that the translator needs, as abilities.
@@ -24,6 +25,16 @@ _HEARS: Final[Json] = {
     protocol.SHOWS_SAID: True,
 }
 _PROMPT: Final = ("image", "audio", "embeddedContext")
+#: the known members of an agent's abilities, by the members of its capabilities that have them.
+_KNOWN: Final = {
+    "promptCapabilities": _PROMPT,
+    "mcpCapabilities": ("http", "sse"),
+    "sessionCapabilities": (
+        *("list", "resume", "close", "fork", "delete", "additionalDirectories"),
+    ),
+}
+#: capabilities of version 1 that version 2 has not, or tells otherwise.
+_NONE: Final = ("auth", "nes", "positionEncoding")
 
 
 def for_bridge(params: Json) -> Json:
@@ -32,10 +43,16 @@ def for_bridge(params: Json) -> Json:
     """
     can = as_object(params.get("capabilities"))
     meta = as_object(can.get("_meta"))
+    unknown = unknown_capabilities(can)
     told: Json = {
+        **unknown,
         "fs": {"readTextFile": False, "writeTextFile": False},
         "terminal": False,
-        "session": {"configOptions": {"boolean": {}}, "compaction": {}},
+        "session": {
+            **as_object(unknown.get("session")),
+            "configOptions": {"boolean": {}},
+            "compaction": {},
+        },
         "auth": {"terminal": has(can, "auth", "terminal")},
         protocol.SUBAGENTS: {},
         "_meta": meta,
@@ -43,10 +60,8 @@ def for_bridge(params: Json) -> Json:
     if isinstance(can.get("elicitation"), dict):
         told["elicitation"] = can["elicitation"]
     told = with_own_meta(told, {**own_meta(can), **_HEARS})
-    known = ("protocolVersion", "info", "capabilities")
-    rest = {key: value for key, value in params.items() if key not in known}
     return {
-        **rest,
+        **without(params, "info", "capabilities"),
         "protocolVersion": protocol.VERSION,
         "clientInfo": params.get("info"),
         "clientCapabilities": told,
@@ -56,7 +71,12 @@ def for_bridge(params: Json) -> Json:
 def for_client(result: Json) -> Json:
     """Return the bridge's result of `initialize` in version 2."""
     can = as_object(result.get("agentCapabilities"))
-    session: Json = {"prompt": {}, "mcp": {"stdio": {}}}
+    unknown = {name: without(as_object(can.get(name)), *_KNOWN[name]) for name in _KNOWN}
+    session: Json = {
+        **unknown["sessionCapabilities"],
+        "prompt": unknown["promptCapabilities"],
+        "mcp": {**unknown["mcpCapabilities"], "stdio": {}},
+    }
     for name in _PROMPT:
         if has(can, "promptCapabilities", name):
             session["prompt"][name] = {}
@@ -65,17 +85,12 @@ def for_client(result: Json) -> Json:
     for name in ("delete", "additionalDirectories"):
         if has(can, "sessionCapabilities", name):
             session[name] = {}
-    if has(can, "sessionCapabilities", SYSTEM_PROMPT):
-        session[SYSTEM_PROMPT] = can["sessionCapabilities"][SYSTEM_PROMPT]
-    told: Json = {"session": session}
+    told: Json = {**without(can, "loadSession", *_KNOWN, *_NONE), "session": session}
     methods = [_method(each) for each in objects(result.get("authMethods"))]
     if methods:
         told["auth"] = {}
-    if can.get("_meta"):
-        told["_meta"] = can["_meta"]
-    known = ("protocolVersion", "agentCapabilities", "agentInfo", "authMethods")
     return {
-        **{key: value for key, value in result.items() if key not in known},
+        **without(result, "agentCapabilities", "agentInfo"),
         "protocolVersion": protocol.VERSION_2,
         "info": _info(as_object(result.get("agentInfo"))),
         "capabilities": told,

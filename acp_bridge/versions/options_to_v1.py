@@ -12,9 +12,12 @@ from acp_bridge.versions import v2
 
 
 def options_to_v1(options: object, *, booleans: bool) -> list[Json]:
-    """Return config options in version 1; `booleans`: with those that are on or off."""
-    types = ("select", "boolean") if booleans else ("select",)
-    return [_option(each) for each in objects(options) if each.get("type") in types]
+    """Return config options in version 1; `booleans`: with those that are on or off.
+
+    Those of an unknown type are among them: the bridge decides which clients get them.
+    """
+    told = [each for each in objects(options) if isinstance(each.get("type"), str)]
+    return [_option(each) for each in told if booleans or each["type"] != "boolean"]
 
 
 def _option(option: Json) -> Json:
@@ -57,7 +60,7 @@ def _values(option: Json) -> Iterator[Json]:
 def setting_to_v2(params: Json) -> Json:
     """Return the parameters of `session/set_config_option` with the type of its value."""
     kind = "boolean" if isinstance(params.get("value"), bool) else "id"
-    return {**params, "type": kind}
+    return {"type": kind, **params}
 
 
 def commands_to_v1(commands: object) -> list[Json]:

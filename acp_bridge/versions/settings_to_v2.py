@@ -69,7 +69,7 @@ class Settings:
             return SET_MODE, {**rest, "modeId": value}
         if chosen == _MODEL and chosen not in known and self._models:
             return SET_MODEL, {**rest, "modelId": value}
-        typed = {"type": "boolean"} if params.get("type") == "boolean" else {}
+        typed = {"type": kind} if (kind := params.get("type")) not in (None, "id") else {}
         return SET_CONFIG_OPTION, {**rest, "configId": chosen, "value": value, **typed}
 
     def note_set(self, method: str, params: Json, result: Json) -> None:

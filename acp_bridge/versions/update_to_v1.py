@@ -1,7 +1,8 @@
 """The updates of one session of version 2 as updates of version 1. SANS-IO.
 
-An update that version 1 has no kind for is dropped (docs/versions.md lists them): a strict client
-ends the connection at a kind that it does not know.
+An update of a kind that version 2 has and version 1 has not is dropped (docs/versions.md lists
+them): a strict client ends the connection at a kind that it does not know. One of a kind that
+neither has passes, and the bridge decides which clients get it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from acp_bridge.core import protocol
+from acp_bridge.core.clients.abilities import is_unknown
 from acp_bridge.core.protocol import (
     COMMANDS_UPDATE,
     MODE_UPDATE,
@@ -77,8 +79,11 @@ class Shown:
     def update(self, update: Json) -> list[Json]:
         """Return the updates of version 1 for one of version 2: none, one or several."""
         kind = update.get("sessionUpdate")
-        row = self._rows.get(kind) if isinstance(kind, str) else None
-        return row(update) if row else []
+        if not isinstance(kind, str):
+            return []
+        if row := self._rows.get(kind):
+            return row(update)
+        return [update] if kind not in v2.KINDS and is_unknown(kind) else []
 
     # --- messages ------------------------------------------------------------------------------
 

@@ -118,17 +118,15 @@ def test_what_a_subagent_asks_is_asked_under_its_id() -> None:
     assert told["params"]["toolCall"]["title"] == "rm x"
 
 
-def test_what_sessions_say_to_each_other_passes_with_the_blocks_that_version_1_has() -> None:
+def test_what_sessions_say_to_each_other_passes() -> None:
     wire = Wire()
     announced(wire)
     message = {"messageId": "x", "senderSessionId": "s", "recipientSessionId": "kid"}
-    blocks = [TEXT, {"type": "_odd"}]
-    (told,) = wire.shows("session_message", **message, content=blocks)
+    (told,) = wire.shows("session_message", **message, content=[TEXT])
     assert told == {"sessionUpdate": "session_message", **message, "content": [TEXT]}
     assert wire.shows("session_message", messageId="x", senderMessageId="y")
     (told,) = wire.shows("session_message_chunk", messageId="x", content=TEXT)
     assert told == {"sessionUpdate": "session_message_chunk", "messageId": "x", "content": TEXT}
-    assert wire.says("session_message_chunk", messageId="x", content={"type": "_odd"}) == []
 
 
 def test_a_tool_call_links_to_a_session_once_there_is_a_subagent() -> None:

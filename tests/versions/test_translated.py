@@ -84,7 +84,7 @@ def test_each_state_counts_behind_what_came_before_it_and_before_what_follows() 
 
 def test_a_request_that_is_refused_here_is_answered_and_never_sent() -> None:
     side, answers = Side(), list[Answer]()
-    side.peer.request("session/odd", {}, answers.append)
+    side.peer.request("session/set_model", {}, answers.append)
     (answer,) = answers
     assert not isinstance(answer, Ok)
     assert answer.error.code == -32601

@@ -72,9 +72,11 @@ def test_a_message_that_is_cleared_or_left_as_it_is_shows_nothing(members: Any) 
     assert wire.says("agent_message", messageId="m", **members) == []
 
 
-def test_a_block_of_a_type_that_version_1_has_not_is_dropped() -> None:
-    wire = Wire()
-    assert wire.says("agent_message_chunk", messageId="m", content={"type": "_odd"}) == []
+def test_a_block_of_a_type_that_is_not_known_passes_and_what_is_none_is_dropped() -> None:
+    shown, chunk = Shown(), {"sessionUpdate": "agent_message_chunk", "messageId": "m"}
+    odd = {**chunk, "content": {"type": "_odd"}}
+    assert shown.update(odd) == [odd]
+    assert shown.update({**chunk, "content": {"type": 1}}) == []
 
 
 @given(
@@ -382,5 +384,11 @@ def test_what_is_the_same_in_both_versions_passes(kind: str, members: Any) -> No
 
 
 @pytest.mark.parametrize("kind", ["_odd", "prompt_suggestions_update"])
-def test_an_update_that_is_not_known_is_dropped(kind: str) -> None:
-    assert Wire().says(kind, x=1) == []
+def test_an_update_that_is_not_known_passes(kind: str) -> None:
+    update = {"sessionUpdate": kind, "x": 1}
+    assert Shown().update(update) == [update]
+
+
+@pytest.mark.parametrize("kind", ["tool_call", "plan", "current_mode_update", "replay_complete"])
+def test_an_update_of_a_kind_that_is_not_the_agent_s_is_dropped(kind: str) -> None:
+    assert Shown().update({"sessionUpdate": kind, "x": 1}) == []

@@ -80,7 +80,6 @@ CONVERSATIONS: dict[str, list[Json]] = {
         update("plan_update", plan={"type": "items", "planId": "a", "entries": [_ENTRY]}),
         update("plan_update", plan={"type": "items", "planId": "b", "entries": []}),
     ],
-    "kinds that nobody knows": [update("_odd", x=1), update("later", y=[2])],
 }
 PIECES = [
     update("tool_call_update", toolCallId="c", title="Run", content=[_TERMINAL], status="pending"),

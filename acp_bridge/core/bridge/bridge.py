@@ -27,6 +27,7 @@ from acp_bridge.core.protocol import Json, as_object, parted
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.keep import Waiter
 from acp_bridge.core.runtime.log import event
+from acp_bridge.core.session.feature import AnswersClosed
 from acp_bridge.core.session.prompts import pauses
 from acp_bridge.core.session.requests.options import VALUE_KEYS
 from acp_bridge.core.session.session import Session
@@ -88,6 +89,8 @@ class Bridge:
             self._keep_warm()
         self._sessionless = Sessionless(context, self._pool, self._sessions.agent_id)
         self._introduction = Introduction(context, self._pool, self._let_go_earlier)
+        #: by method, what answers a request about a session that is not open.
+        self._closed = {k: v for each in context.plugins for k, v in each.closed.items()}
         #: by method, what answers a request that takes time, from a task of its own.
         self.slow = self._slow_ones()
 
@@ -300,9 +303,13 @@ class Bridge:
             request.answer(self._sessions.attaching.listed())
         elif method == protocol.CANCEL_TURN:
             request.answer(self._session(params).audience.cancel_turn(params))
+        elif method in protocol.ARCHIVES:
+            raise errors.unknown_method(method)
+        elif (answer := self._closed.get(method)) and not self._live(check.session_id(params)):
+            client.run(self._tasks, request, partial(self._answer_closed, answer), params)
         elif "sessionId" in params and not self._is_agents_own(request, params):
             self._take_for_session(request, params)
-        elif method.startswith(("session/", protocol.OWN_PREFIX)):
+        elif self._knows(method):
             raise errors.invalid("is missing", "sessionId")
         else:
             client.run(self._tasks, request, self._sessionless.pass_on, params)
@@ -323,10 +330,13 @@ class Bridge:
 
     def _is_agents_own(self, request: ClientRequest, params: Json) -> bool:
         """Return True for a method of the agent's own about a session that is not open."""
-        extends = request.method.startswith("_") and not request.method.startswith(
-            protocol.OWN_PREFIX
-        )
-        return extends and not request.client.rights and not self._live(params["sessionId"])
+        unknown = not self._knows(request.method)
+        return unknown and not request.client.rights and not self._live(params["sessionId"])
+
+    def _knows(self, method: str) -> bool:
+        """Return True for a method about a session that the bridge knows."""
+        own = method.startswith(protocol.OWN_PREFIX)
+        return own or method in self.slow or method in _AT_ONCE
 
     def _slow_for(self, request: ClientRequest, params: Json) -> Work | None:
         """Return what answers a request from a task of its own; None if it takes no time."""
@@ -375,6 +385,16 @@ class Bridge:
             case protocol.ASK if answer := session.features.answers.get(protocol.ASK):
                 return await answer(request, params)
         raise errors.refused("this client does not have the session open: attach to it first")
+
+    async def _answer_closed(
+        self, answer: AnswersClosed, request: ClientRequest, params: Json
+    ) -> object:
+        """Return the answer to a feature's request about a session that is not open.
+
+        The agent answers for one that it alone has. Raises RpcError.
+        """
+        found = await self._sessions.answer_closed(request, params, answer)
+        return await self._sessionless.pass_on(request, params) if found is None else found
 
     async def _cancel_item(self, request: ClientRequest, params: Json) -> Json:
         """Have the agent end a piece of its background work (`CANCEL_ITEM`); raises RpcError."""

@@ -2,28 +2,103 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from acp_bridge.core import protocol
 from acp_bridge.core.protocol import (
     ASKED_FOR_KINDS,
+    OF_SUBAGENTS,
     OPTIONS_UPDATE,
+    STATES,
+    TRANSCRIPT,
     Json,
+    as_object,
     can_own,
     has,
     names_terminal,
     own_meta,
+    with_own_meta,
+    without_own_meta,
     without_terminals,
 )
+from acp_bridge.core.runtime.log import event
 
 #: kinds of updates that some clients can't take, or not in every form.
 _CONVERTED: Final = frozenset({OPTIONS_UPDATE, *ASKED_FOR_KINDS})
+#: the kinds of updates, of blocks, and of items of a tool call's content that are known.
+_KINDS: Final = frozenset({*TRANSCRIPT, *STATES, *OF_SUBAGENTS, *ASKED_FOR_KINDS})
+_BLOCKS: Final = ("text", "image", "audio", "resource_link", "resource", "session")
+_ITEMS: Final = (*_BLOCKS, "content", "diff", "terminal")
+#: the members that are known of a client's capabilities, and of their member `session`.
+_CAPABILITIES: Final = frozenset(
+    {"fs", "terminal", "session", "auth", "elicitation", "plan", "subagents", "_meta"}
+    | {"nes", "positionEncodings"}
+)
+_OF_SESSION: Final = frozenset({"configOptions", "compaction", "notices", "_meta"})
 
 
 def is_converted(update: Json) -> bool:
     """Return True for an update that may look different to different clients."""
     kind = update.get("sessionUpdate")
-    return (isinstance(kind, str) and kind in _CONVERTED) or names_terminal(update)
+    known = isinstance(kind, str) and kind in _CONVERTED
+    return known or names_terminal(update) or has_unknown(update)
+
+
+def is_unknown(kind: str) -> bool:
+    """Return True for a kind of update that the bridge does not know."""
+    return kind not in _KINDS
+
+
+def has_unknown(update: Json) -> bool:
+    """Return True for an update of an unknown kind, or with content of an unknown kind."""
+    content = update.get("content")
+    items = content if isinstance(content, list) else ()
+    return (
+        update.get("sessionUpdate") not in _KINDS
+        or _is_unknown_block(content)
+        or any(map(is_unknown_item, items))
+    )
+
+
+def _is_unknown_block(block: object) -> bool:
+    kind = as_object(block).get("type")
+    return isinstance(kind, str) and kind not in _BLOCKS
+
+
+def is_unknown_item(item: object) -> bool:
+    """Return True for an item of an unknown kind in the content of a tool call or a message."""
+    kind = as_object(item).get("type")
+    if kind == "content":
+        return _is_unknown_block(as_object(item).get("content"))
+    return isinstance(kind, str) and kind not in _ITEMS
+
+
+def with_known_items(holder: Json) -> Json:
+    """Return a tool call without the items of its content that are of an unknown kind."""
+    content = holder.get("content")
+    if not isinstance(content, list) or not any(map(is_unknown_item, content)):
+        return holder
+    return {**holder, "content": [each for each in content if not is_unknown_item(each)]}
+
+
+def unknown_capabilities(told: object) -> Json:
+    """Return those members of a client's capabilities that the bridge does not know.
+
+    Unknown members of `session` are returned in a `session`.
+    """
+    can = as_object(told)
+    unknown = {name: can[name] for name in can if name not in _CAPABILITIES}
+    session = as_object(can.get("session"))
+    if deeper := {name: session[name] for name in session if name not in _OF_SESSION}:
+        unknown["session"] = deeper
+    return unknown
+
+
+def _declared(unknown: Json) -> set[str]:
+    """Return the names of unknown capabilities that are declared, and not turned off."""
+    session = as_object(unknown.get("session"))
+    names = {name for name in unknown if name != "session" and has(unknown, name)}
+    return names | {f"session.{name}" for name in session if has(session, name)}
 
 
 class ClientAbilities:
@@ -40,6 +115,9 @@ class ClientAbilities:
         self.name = name if isinstance(name, str) else None
         #: the client speaks version 2.
         self.shows_said = protocol.SHOWS_SAID in self.own
+        #: the client takes kinds that the bridge does not know. Version 1's lists are closed.
+        self.takes_unknown = self.shows_said
+        self._said_unknown = False
         #: the client shows the sessions of subagents.
         self.shows_subagents = has(capabilities, protocol.SUBAGENTS)
         #: the client wants to be told that a prompt is on disk.
@@ -57,6 +135,14 @@ class ClientAbilities:
     def declared(self) -> Json:
         """The capabilities as the client gave them."""
         return self._capabilities if isinstance(self._capabilities, dict) else {}
+
+    def note_shown(self, capabilities: object) -> None:
+        """Note the capabilities that the agent was shown.
+
+        The client takes unknown kinds if an unknown capability of its own is among them.
+        """
+        of_agent = _declared(unknown_capabilities(capabilities))
+        self.takes_unknown |= bool(of_agent & _declared(unknown_capabilities(self.declared)))
 
     def has(self, *path: str) -> bool:
         """Return True when the client declared this capability."""
@@ -79,13 +165,39 @@ class ClientAbilities:
         """Return a result or an update with `configOptions` as this client can take it.
 
         Boolean options are left out unless the client declared them (spec: session config
-        options). Journal and session keep what the agent said.
+        options), and options of an unknown kind unless it takes such. Journal and session keep what
+        the agent said.
         """
         options = holder.get("configOptions")
-        if not isinstance(options, list) or self.has("session", "configOptions", "boolean"):
+        if not isinstance(options, list) or all(map(self._takes_option, options)):
             return holder
-        shown = [o for o in options if not (isinstance(o, dict) and o.get("type") == "boolean")]
-        return {**holder, "configOptions": shown}
+        return {**holder, "configOptions": [each for each in options if self._takes_option(each)]}
+
+    def _takes_option(self, option: object) -> bool:
+        kind = as_object(option).get("type")
+        if kind == "boolean":
+            return self.has("session", "configOptions", "boolean")
+        return not isinstance(kind, str) or kind == "select" or self._takes("an option", kind)
+
+    def fit_call(self, call: Json) -> Json:
+        """Return a tool call that the client is asked about as it can take it."""
+        known = with_known_items(call)
+        return call if known is call or self._takes("content", "a tool call") else known
+
+    def fit_end(self, result: Any) -> Any:
+        """Return the answer to a prompt with a stop reason that this client can take."""
+        own = dict(own_meta(as_object(result)))
+        if (reason := own.pop(protocol.STOP_REASON, None)) is None:
+            return result
+        told = with_own_meta(result, own) if own else without_own_meta(result)
+        return {**told, "stopReason": reason} if self._takes("a stop reason", reason) else told
+
+    def _takes(self, what: str, kind: object) -> bool:
+        """Return True if the client takes unknown kinds; else the log says so, once."""
+        if not (self.takes_unknown or self._said_unknown):
+            self._said_unknown = True
+            event("client.kept_from", what=f"{what} of an unknown kind: {kind}")
+        return self.takes_unknown
 
     def fit_update(self, update: Json, *, has_terminals: bool) -> Json | None:
         """Return an update as this client can take it, or None if it can't at all.
@@ -97,6 +209,11 @@ class ClientAbilities:
             return update if self.has(*needed) else _as_plan(update)
         if kind == OPTIONS_UPDATE:
             return self.fit(update)
+        if has_unknown(update) and not self._takes("an update", kind):
+            known = with_known_items(update)
+            if has_unknown(known):
+                return None
+            update = known
         return update if has_terminals or not names_terminal(update) else without_terminals(update)
 
 

@@ -91,7 +91,7 @@ class ClientRequest(Struct, frozen=True, eq=False):
         """Answer the request with a result or an error."""
         match answer:
             case Ok(result):
-                self.answer(result)
+                self.answer(self.client.abilities.fit_end(result))
             case Err(error):
                 self.fail(error)
 

@@ -45,6 +45,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 #: answers a client's request in a task of its own; raises RpcError.
 Answers: TypeAlias = Callable[[ClientRequest, Json], Awaitable[Any]]
+#: answers a client's request about a session that is not open, of which it gets the journal and the
+#: rows of all sessions; raises RpcError, JournalError.
+AnswersClosed: TypeAlias = Callable[[SessionJournal, Journal, Json], Awaitable[Json]]
 #: takes a client's request at once, and answers it later; raises RpcError.
 Takes: TypeAlias = Callable[[ClientRequest, Json], None]
 #: is told a decision, or None if the question was taken back.
@@ -346,6 +349,8 @@ class Plugin(Struct, frozen=True):
     keeps: frozenset[str] = frozenset()
     #: None: it refuses no request that opens a session.
     check: CheckOpening | None = None
+    #: by method, what answers a client's request about a session that is not open.
+    closed: Mapping[str, AnswersClosed] = {}
 
 
 class Features:

@@ -85,6 +85,7 @@ class Introduction:
         if not client.on_socket and client.abilities.shows_said:
             self._context.command.version.follow_client()
         agent = await (self._meet() if client.on_socket else self._introduce(params))
+        client.abilities.note_shown(self._context.command.initialize.get("clientCapabilities"))
         client.stage = Stage.READY
         self._came(client)
         if client.rights:

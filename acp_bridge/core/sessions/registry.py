@@ -37,10 +37,12 @@ from acp_bridge.core.records import replace
 from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.keyed_locks import KeyedLocks
 from acp_bridge.core.session.clients.shown import cursor_of
+from acp_bridge.core.session.feature import AnswersClosed
 from acp_bridge.core.session.opening import Opening, Workspace, in_time
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
 from acp_bridge.core.session.transcript.client_view import ClientView
+from acp_bridge.core.session.transcript.transcript_out import IMPORTING
 from acp_bridge.core.sessions import params
 from acp_bridge.core.sessions.attaching import Attaching
 from acp_bridge.core.sessions.bounds import Bounds
@@ -49,7 +51,7 @@ from acp_bridge.core.sessions.ending import Ending
 from acp_bridge.core.sessions.fork import Forks, may_be_forked_elsewhere
 from acp_bridge.core.sessions.listing import Listing
 from acp_bridge.core.sessions.pool import Pool
-from acp_bridge.core.sessions.session_store import IMPORTING, SessionStore
+from acp_bridge.core.sessions.session_store import SessionStore
 from acp_bridge.core.wire.jsonrpc import RpcError
 
 #: why a load is refused that names another folder, say, than the session has.
@@ -202,6 +204,22 @@ class Sessions:
     async def list(self, request: ClientRequest, given: Json) -> Json:
         """Return the answer to `session/list`, for a remote client within its bounds."""
         return await self.bounds.page(request.client, await self._listing.page(given))
+
+    async def answer_closed(
+        self, request: ClientRequest, given: Json, answer: AnswersClosed
+    ) -> object:
+        """Answer a request about a session that was not open, by a feature; raises RpcError.
+
+        Returns None, without an answer, for a session that the journal lacks.
+        """
+        session_id = params.session_id(given)
+        async with self._busy.hold(session_id):
+            if session := self.live.get(session_id):
+                session.features.take(request, given)
+                return ANSWERED
+            if not await self._context.journal.has(session_id):
+                return None
+            return await self._store.answer_closed(session_id, answer, given)
 
     async def live_within(self, request: ClientRequest, given: Json) -> Json:
         """Return the answer to `_acp_bridge/live` for a remote client, within its bounds.

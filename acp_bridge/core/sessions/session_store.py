@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import anyio
 
@@ -32,18 +31,18 @@ from acp_bridge.core.journal import (
     UnknownSession,
     days_ago,
 )
+from acp_bridge.core.protocol import Json
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.core.runtime.threads import NoThread
+from acp_bridge.core.session.feature import AnswersClosed
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
+from acp_bridge.core.session.transcript.transcript_out import IMPORTING
 from acp_bridge.core.sessions.elsewhere import Reach
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.wire.jsonrpc import RpcError
-
-#: the journal's key of a flag that is set until the agent has replayed all of the session.
-IMPORTING: Final = "importing"
 
 
 def _advice() -> str:
@@ -214,6 +213,24 @@ class SessionStore:
             raise
         event("session.opened", session=session_id)
         return session
+
+    async def answer_closed(self, session_id: str, answer: AnswersClosed, given: Json) -> Json:
+        """Return a feature's answer about a session that no bridge has open; raises RpcError."""
+        journal, listing = None, self._context.journal
+        lock = await self._lock(session_id)
+        try:
+            journal = await listing.open(session_id)
+            self.check_agent(journal.info)
+            return await answer(journal, listing, given)
+        except UnknownSession:
+            raise errors.unknown_session() from None
+        except JournalError as exc:
+            raise self._unreadable(exc, _advice()) from exc
+        finally:
+            with anyio.CancelScope(shield=True):
+                if journal:
+                    await journal.close()
+            os.close(lock)
 
     def _unreadable(self, exc: JournalError, advice: str) -> RpcError:
         match exc:

@@ -12,12 +12,15 @@ from typing import Any, Final
 from acp_bridge.core import errors
 from acp_bridge.core.protocol import (
     CANCELLED_PERMISSION,
+    STOP_REASON,
     VERSION,
     Json,
     as_object,
     meta_of,
     objects,
+    own_meta,
     speaks_v2,
+    with_own_meta,
 )
 from acp_bridge.core.updates.odd_updates import as_word, one_of
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok, read_answer, whole_number
@@ -40,8 +43,9 @@ _NAMED: Final = ("stopReason", "stop_reason", "finishReason", "finish_reason", "
 def end_of_turn(answer: Answer) -> tuple[Answer, str]:
     """Return an agent's answer to a prompt with a reason of version 1, and the agent's own word.
 
-    The word is empty if it is the reason. A reason that nobody knows is a good end; the reason
-    `error` is an error, with the words that stand beside it.
+    The word is empty if it is the reason. A reason that nobody knows is a good end, with the word
+    in `_meta` for clients that take it; the reason `error` is an error, with the words that stand
+    beside it.
     """
     if isinstance(answer, Err):
         return answer, ""
@@ -54,7 +58,11 @@ def end_of_turn(answer: Answer) -> tuple[Answer, str]:
         if isinstance(told, Err) and _says(result):
             return Err(errors.agent_trouble(told.error.message)), word
         return Err(errors.agent_trouble("the agent ended the turn with an error")), word
-    return Ok({**result, "stopReason": one_of(word, _REASONS, _MEANT, _END)}), word
+    known = one_of(word, _REASONS, _MEANT)
+    ended: Json = {**result, "stopReason": known or _END}
+    if known is None and word and word == result.get("stopReason"):
+        ended = with_own_meta(ended, {**own_meta(ended), STOP_REASON: word})
+    return Ok(ended), word
 
 
 def _says(result: Json) -> bool:

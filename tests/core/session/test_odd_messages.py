@@ -354,6 +354,7 @@ async def test_blocks_and_items_in_snake_case_are_named_as_the_protocol_has_them
 ) -> None:
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()
+        here.client.client.abilities.takes_unknown = True
         image = {"type": "image", "data": "aGk=", "mime_type": "image/png"}
         linked = {"type": "resource", "resource": {"uri": "x", "text": "y", "mime_type": "t"}}
         diff = {"type": "diff", "path": "/x", "old_text": None, "new_text": "a"}

@@ -12,6 +12,7 @@ from acp_bridge.core.agents.connection import AgentCommand, Connection, OfSessio
 from acp_bridge.core.agents.link import Link, Owner
 from acp_bridge.core.agents.process import Exit
 from acp_bridge.core.agents.process_pool import ProcessPool
+from acp_bridge.core.protocol import VERSION, VERSION_2
 from acp_bridge.core.wire.jsonrpc import Decoder, Malformed, RpcError, encode
 from tests.support.waiting import until as until
 
@@ -97,7 +98,11 @@ class Process(Connection):
             self.hold_lock(lock_fd)
         try:
             await tasks.start(self._run)
-            initialized = await self.ask("initialize", dict(self.command.initialize))
+            if self.agent.version == VERSION_2:
+                self.command.version.asks = VERSION_2
+                initialized = await self._initialize()
+            else:
+                initialized = await self.ask("initialize", dict(self.command.initialize))
             await self.command.standing.repeat(self)
             self.note_initialized(initialized)
         except BaseException:
@@ -158,7 +163,7 @@ class Process(Connection):
 
     def says(self, *messages: Json) -> None:
         """Send messages, all in one read."""
-        self.peer.feed(b"".join(encode({"jsonrpc": "2.0", **message}) for message in messages))
+        self._lines.feed(b"".join(encode({"jsonrpc": "2.0", **message}) for message in messages))
 
     def update(self, session_id: str, text: str) -> None:
         """Say a message of its own in a session."""
@@ -182,7 +187,7 @@ class Process(Connection):
         """Return the methods of everything that it was sent, in order."""
         return [message["method"] for message in self.received if "method" in message]
 
-    def _send(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         for message in self._decoder.feed(data):
             assert not isinstance(message, Malformed)
             self.received.append(message)
@@ -215,6 +220,8 @@ class Agent:
     def __init__(self, *, loads: bool = True, able: Json | None = None) -> None:
         """`able`: its `sessionCapabilities`, by default all that the bridge knows."""
         self.processes: list[Process] = []
+        #: the version of ACP that it speaks.
+        self.version = VERSION
         #: it ends turns without a word, unless the test lets it say some.
         self.mute = False
         #: raised instead of a start.

@@ -39,7 +39,7 @@ class MemoryContext(SessionContext):
         command = AgentCommand(settings.command, {"protocolVersion": 1}, ends=plugs.ends)
         super().__init__(settings, Journal(settings.home), tasks, command)
         self.plugins = plugs.plugins
-        self.capabilities = agent.script["initialize"]["agentCapabilities"]
+        self.capabilities = agent.script["initialize"].get("agentCapabilities")
         self.agent = agent
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:

@@ -372,13 +372,17 @@ class Questions:
         return {**params, "toolCall": about}
 
     def _linked(self, params: Any, client: Client) -> Any:
-        """Return a question's parameters, in whose call links to sessions are as the client can
-        read them: our ids, or titles if it can't show subagents."""
-        call = params.get("toolCall") if self._children and isinstance(params, dict) else None
+        """Return a question's parameters, in whose call all is as the client can read it.
+
+        Links to sessions have our ids, or are titles if it can't show subagents.
+        """
+        call = params.get("toolCall") if isinstance(params, dict) else None
         if not isinstance(call, dict):
             return params
-        shows = client.abilities.shows_subagents
-        told = linked(call, self._core.id) if shows else self._children.unlinked(call)
+        told = client.abilities.fit_call(call)
+        if self._children:
+            shows = client.abilities.shows_subagents
+            told = linked(told, self._core.id) if shows else self._children.unlinked(told)
         return {**params, "toolCall": told}
 
     def _folded(self, question: _Question, child: Child, client: Client, params: Json) -> Json:

@@ -17,7 +17,7 @@ from acp_bridge.core.machine.effects import (
     Refused,
     Replied,
 )
-from acp_bridge.core.protocol import PROMPT_REQUIRED, Json, with_own_meta
+from acp_bridge.core.protocol import PROMPT_REQUIRED, STOP_REASON, Json, own_meta, with_own_meta
 from acp_bridge.core.wire.jsonrpc import UNSET, Answer, Err, Ok, RpcError
 
 
@@ -195,4 +195,6 @@ def in_short(answer: Answer) -> object:
     """Return an answer in a few words, for the log."""
     if isinstance(answer, Err):
         return f"error {answer.error.code}"
-    return answer.result.get("stopReason") if isinstance(answer.result, dict) else "?"
+    if not isinstance(answer.result, dict):
+        return "?"
+    return own_meta(answer.result).get(STOP_REASON) or answer.result.get("stopReason")

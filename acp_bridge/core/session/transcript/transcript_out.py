@@ -19,7 +19,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.core import errors
-from acp_bridge.core.clients.abilities import is_converted
+from acp_bridge.core.clients.abilities import has_unknown, is_converted, is_unknown
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.journal.connection import WAL_LIMIT_BYTES
 from acp_bridge.core.journal.errors import JournalError
@@ -48,6 +48,8 @@ from acp_bridge.core.wire.runs import around_texts
 
 CARDS: Final = "cards"
 """The key under which the journal has the notes about cards (`updates.open_cards.Note`)."""
+#: the journal's key of a flag that is set until the agent has replayed all of the session.
+IMPORTING: Final = "importing"
 
 
 class TranscriptOut:
@@ -219,22 +221,27 @@ class TranscriptOut:
         """Record and show one update: `params` of `session/update` without the session's id.
 
         `again`: the agent says it because it was given the session again, so a client that was
-        shown the same state before is not shown it.
+        shown the same state before is not shown it. Of an unknown kind it is recorded only if the
+        agent tells it in its own replay of a session that is new here.
         """
         if "_meta" in params:
             params = self.named(params)
-        line, kind = encode(params), params["update"].get("sessionUpdate")
+        line, update = encode(params), params["update"]
+        kind = update.get("sessionUpdate")
         if kind == TOOL_CALL_UPDATE and self._grew(params, line):
             return
         if self._growing.waits:
             self.flush()
-        if self._updates.children and is_of_subagents(params):
+        unknown = has_unknown(update)
+        if unknown and is_unknown(kind) and not self._journal.get(IMPORTING):
+            self.show_only(params)
+        elif self._updates.children and is_of_subagents(params):
             self._row.append(line)
             self._show(params, self.flush(), recorded=True)
         elif kind in STATES:
             self._keep_state(params)
             self.show_only(params, again=again)
-        elif (self._converts and is_converted(params["update"])) or kind == SAID_UPDATE:
+        elif unknown or (self._converts and is_converted(update)) or kind == SAID_UPDATE:
             self._row.append(line)
             self._show(params, self.flush())
         else:
