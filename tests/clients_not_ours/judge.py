@@ -56,7 +56,7 @@ class Schema:
     def check(self, name: str, value: Any) -> None:
         """Raises Refused if the value is not what the definition says."""
         if name == "InitializeResponse":
-            value = _without_fork(value)
+            value = _without_drafts(value)
         shape = f"{name} {json.dumps(_without_words(value))}"
         if shape in self._good:
             return
@@ -163,11 +163,14 @@ def _without_words(value: Any) -> Any:
     return value
 
 
-def _without_fork(initialized: Any) -> Any:
-    """The answer without the ability to fork, which the published schema counts as unstable."""
+def _without_drafts(initialized: Any) -> Any:
+    """The answer without the abilities that the published schema counts as unstable."""
     match initialized:
-        case {"agentCapabilities": {"sessionCapabilities": {"fork": {}, **session}, **rest}}:
-            return {**initialized, "agentCapabilities": {**rest, "sessionCapabilities": session}}
+        case {"agentCapabilities": {"sessionCapabilities": {**session}, **rest}}:
+            known = {name: session[name] for name in session if name not in ("fork", "title")}
+            return {**initialized, "agentCapabilities": {**rest, "sessionCapabilities": known}}
+        case {"capabilities": {"session": {"title": {}, **session}, **rest}}:
+            return {**initialized, "capabilities": {**rest, "session": session}}
     return initialized
 
 

@@ -76,8 +76,9 @@ BUILTIN: Json = {
 _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
 #: capabilities that the bridge keeps back, as a member or in `_meta`, and in the list in
 #: `_meta.jetbrains.air.capabilities`: subagents that have sessions of their own, which it carries
-#: in ACP's form alone, and an index of sessions, whose methods and rows have the agent's ids.
-_KEPT_BACK = ("subagents", "sessionIndex")
+#: in ACP's form alone, an index of sessions, whose methods and rows have the agent's ids, and an
+#: archive of sessions, which the bridge's own lists would not follow.
+_KEPT_BACK = ("subagents", "sessionIndex", "archive")
 _AIR_KEPT_BACK = ("nativeSubagentSessions", "sessionIndex")
 #: members of `_meta` that name methods which the bridge answers itself. The agent's are left out: a
 #: client gets them from the feature that answers those methods, if it is plugged in.

@@ -13,8 +13,8 @@ from typing import Final
 from acp_bridge.core import errors
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.client import ClientRequest
-from acp_bridge.core.journal import UNSET, JournalError, Unset
-from acp_bridge.core.protocol import INFO_UPDATE, TITLE, Json, add_own_methods
+from acp_bridge.core.journal import UNSET, Journal, JournalError, SessionJournal, Unset
+from acp_bridge.core.protocol import INFO_UPDATE, SET_TITLE, TITLE, Json, add_own_methods
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.feature import Command, Feature, Parts, Plugin
 from acp_bridge.core.settings import Settings
@@ -40,7 +40,7 @@ class Title(Feature):
         self._core = session.core
         self._transcript = session.transcript
         self._journal = journal = session.journal
-        self.takes = {TITLE: self._take}
+        self.takes = {TITLE: self._take, SET_TITLE: self._take}
         self._own: str | None = None
         with suppress(JournalError):  # then nobody can know
             self._own = journal.info.title if journal.get(_OWN) else None
@@ -83,17 +83,14 @@ class Title(Feature):
         return False
 
     def _take(self, request: ClientRequest, params: Json) -> None:
-        """Give the session the title of an `_acp_bridge/title` and answer it; raises RpcError."""
+        """Give the session the title of a client's request and answer it; raises RpcError."""
         self._transcript.end_quiet(request.client)
-        given = params.get("title")
-        title = self._set_own(given) if isinstance(given, str) else ""
-        if not title:
-            raise errors.invalid("must be a text", "title")
+        title = self._set_own(_given(params))
         self._transcript.then(request.client, lambda: request.answer({"title": title}))
 
     def _set_own(self, given: str) -> str:
         """Give the session the user's title; returns it as it is kept, or "" if it has no words."""
-        title = _sound(summary([{"text": given}], _OWN_LENGTH))
+        title = _as_kept(given)
         if title:
             self._own = title
             try:
@@ -134,6 +131,30 @@ def _sound(title: str) -> str:
     return title.encode(errors="replace").decode()
 
 
+def _as_kept(given: str) -> str:
+    """Return a title that the user gives as it is kept; "" if it has no words."""
+    return _sound(summary([{"text": given}], _OWN_LENGTH))
+
+
+def _given(params: Json) -> str:
+    """Return the title in the parameters of a request, as it is kept; raises RpcError."""
+    given = params.get("title")
+    if not isinstance(given, str) or not (title := _as_kept(given)):
+        raise errors.invalid("must be a text", "title")
+    return title
+
+
+async def _retitle(journal: SessionJournal, listing: Journal, params: Json) -> Json:
+    """Give a session that is not open the title of a `session/set_title`; return the answer.
+
+    Raises RpcError, JournalError.
+    """
+    title = _given(params)
+    journal.set(_OWN, True)
+    await listing.touch(journal.info.session_id, title=title)
+    return {"title": title}
+
+
 def made_for(session: Parts, settings: Settings) -> Sequence[Feature]:
     """Return what keeps the title of a session."""
     return [Title(session)]
@@ -147,6 +168,7 @@ def titled(title: str) -> str:
 def announce(agent: Json, told: Json) -> None:
     """Add to the answer to `initialize` that sessions can be titled."""
     add_own_methods(told, TITLE)
+    told["agentCapabilities"]["sessionCapabilities"]["title"] = {}
 
 
-PLUGIN: Final = Plugin(made_for, announce=announce)
+PLUGIN: Final = Plugin(made_for, announce=announce, closed={SET_TITLE: _retitle})

@@ -16,8 +16,9 @@ from tests.core.session.living import (
 from tests.core.session.test_from_agent import USAGE, card, says
 from tests.core.session.test_queue_command import left, types
 from tests.core.session.waiting import until
-from tests.core.sessions.agent import Agent
-from tests.core.sessions.bench import bench
+from tests.core.sessions.agent import ABLE, Agent
+from tests.core.sessions.bench import HELLO, Bench, bench
+from tests.core.sessions.world import SETUP
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -78,3 +79,74 @@ async def test_commands_settings_and_words_of_one_are_shown_to_the_others_and_no
         third = await it.attached(session_id)
         states = [m["params"]["update"] for m in third.asked("session/update")]
         assert [each["currentModeId"] for each in states if "currentModeId" in each] == ["a"]
+
+
+# --- session/set_title ----------------------------------------------------------------------------
+
+
+async def listed(it: Bench) -> dict[str, str | None]:
+    """Return the titles of the listed sessions, by their ids."""
+    answer = await it.editor.ask("session/list", {})
+    return {row["sessionId"]: row.get("title") for row in answer["sessions"]}
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_client_titles_a_session_that_is_open_or_not_and_the_agent_is_not_asked(
+    tmp_path: Path, *, is_open: bool
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        assert await it.editor.stop_reason(it.editor.prompt(session_id, "said")) == "end_turn"
+        if not is_open:
+            await it.editor.ask("session/close", {"sessionId": session_id})
+        named = {"sessionId": session_id, "title": "  the\nroof "}
+        assert await it.editor.ask("session/set_title", named) == {"title": "the roof"}
+        assert await listed(it) == {session_id: "the roof"}
+        for odd in ({}, {"title": None}, {"title": " \n"}):
+            refusal = await it.editor.refused("session/set_title", {"sessionId": session_id, **odd})
+            assert refusal.code == -32602
+        assert (await it.editor.refused("session/set_title", {"title": "x"})).code == -32602
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        for _ in range(2):  # a later word of the agent's changes nothing
+            assert await it.editor.stop_reason(it.editor.prompt(session_id, "said")) == "end_turn"
+            process = it.agent.living[-1]
+            update = {"sessionUpdate": INFO_UPDATE, "title": "the agent's"}
+            process.shows(process.agent_session_id, update)
+        assert await listed(it) == {session_id: "the roof"}
+        assert it.agent.params("session/set_title") == []
+
+
+async def test_a_session_that_only_the_agent_has_is_titled_by_the_agent(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        it.agent.script["session/set_title"] = {"title": "kept"}
+        named = {"sessionId": "the agent's", "title": "roof"}
+        assert await it.editor.ask("session/set_title", named) == {"title": "kept"}
+        assert it.agent.params("session/set_title") == [named]
+
+
+async def test_a_session_of_another_agent_or_open_in_another_bridge_is_not_titled(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        assert await it.editor.stop_reason(it.editor.prompt(session_id, "said")) == "end_turn"
+        named = {"sessionId": session_id, "title": "roof"}
+        async with bench(tmp_path, agent_name="other") as there:
+            refusal = await there.editor.refused("session/set_title", named)
+            assert (refusal.code, "open in another" in refusal.message) == (-32600, True)
+            await it.editor.ask("session/close", {"sessionId": session_id})
+            refusal = await there.editor.refused("session/set_title", named)
+            assert (refusal.code, "belongs to the agent" in refusal.message) == (-32602, True)
+        assert await listed(it) == {session_id: "said"}
+
+
+async def test_titles_are_offered_and_an_archive_is_not(tmp_path: Path) -> None:
+    agent = Agent(able={**ABLE, "archive": {}})
+    async with bench(tmp_path, agent, initialized=False) as it:
+        answer = await it.editor.ask("initialize", HELLO)
+        able = answer["agentCapabilities"]["sessionCapabilities"]
+        assert (able["title"], "archive" in able) == ({}, False)
+        session_id = await it.new()
+        for method in ("session/archive", "session/unarchive"):
+            assert (await it.editor.refused(method, {"sessionId": session_id})).code == -32601
+            assert agent.params(method) == []
