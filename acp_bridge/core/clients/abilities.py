@@ -9,7 +9,9 @@ from acp_bridge.core.protocol import (
     ASKED_FOR_KINDS,
     OF_SUBAGENTS,
     OPTIONS_UPDATE,
+    PLAN,
     STATES,
+    SUBAGENTS,
     TRANSCRIPT,
     Json,
     as_object,
@@ -31,7 +33,7 @@ _BLOCKS: Final = ("text", "image", "audio", "resource_link", "resource", "sessio
 _ITEMS: Final = (*_BLOCKS, "content", "diff", "terminal")
 #: the members that are known of a client's capabilities, and of their member `session`.
 _CAPABILITIES: Final = frozenset(
-    {"fs", "terminal", "session", "auth", "elicitation", "plan", "subagents", "_meta"}
+    {"fs", "terminal", "session", "auth", "elicitation", PLAN, SUBAGENTS, "_meta"}
     | {"nes", "positionEncodings"}
 )
 _OF_SESSION: Final = frozenset({"configOptions", "compaction", "notices", "_meta"})
@@ -119,7 +121,7 @@ class ClientAbilities:
         self.takes_unknown = self.shows_said
         self._said_unknown = False
         #: the client shows the sessions of subagents.
-        self.shows_subagents = has(capabilities, protocol.SUBAGENTS)
+        self.shows_subagents = has(capabilities, SUBAGENTS)
         #: the client wants to be told that a prompt is on disk.
         self.hears_accepted = protocol.HEARS_ACCEPTED in self.own
         #: the client wants a cursor with each recorded update.
