@@ -28,7 +28,8 @@ import anyio
 
 from tests.agents_not_ours import day, recorded, sharing, versions, words
 from tests.agents_not_ours.agents import AGENTS, AgentNotOurs, install
-from tests.agents_not_ours.trials import OK, SKIPPED, TRIALS, Stand, place, tried
+from tests.agents_not_ours.restarts import TRIALS
+from tests.agents_not_ours.trials import OK, SKIPPED, Stand, place, tried
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- agents: written by make test-agents -->", "<!-- end of agents -->"

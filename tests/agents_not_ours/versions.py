@@ -19,7 +19,7 @@ import anyio
 
 import tests.clients_not_ours.tee
 from acp_bridge import __version__
-from tests.agents_not_ours import trials
+from tests.agents_not_ours import restarts, trials
 from tests.agents_not_ours.agents import AGENTS, NODE_MODULES, AgentNotOurs
 from tests.agents_not_ours.trials import OK, PATIENCE, Stand
 from tests.agents_not_ours.v2_client import V2Client
@@ -280,7 +280,7 @@ async def sent_again(stand: Stand) -> str:
 
 TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     **{
-        name: trials.TRIALS[name]
+        name: restarts.TRIALS[name]
         for name in (
             "a prompt",
             "three at once, in order",

@@ -29,8 +29,8 @@ class Does(StrEnum):
     NEITHER = "neither"
 
 
-#: what is passed on without being known. Version 2 is translated: no unknown method is.
-_METHODS_PASSED: Final = {1: ("agent", "client", "protocol"), 2: ()}
+#: the sides whose methods are passed on without being known, in either version.
+_METHODS_PASSED: Final = ("agent", "client", "protocol")
 #: names a method only to say who may ask for it.
 _RIGHTS: Final = "acp_bridge.core.clients.rights"
 #: names of capabilities that those modules have for something else.
@@ -41,18 +41,18 @@ _INFO: Final = {"name": "x", "version": "1"}
 def judged(version: int, names: Names) -> dict[str, dict[str, Does]]:
     """Return, by kind of name, what the bridge does with each one; members are not judged."""
     found = {
-        "methods": {name: _method(version, name) for name in names.methods},
+        "methods": {name: _method(name) for name in names.methods},
         "kinds of update": {name: _update(name) for name in names.updates},
         "capabilities": {name: _capability(version, name) for name in names.capabilities},
     }
     return {kind: dict(sorted(of_kind.items())) for kind, of_kind in found.items()}
 
 
-def _method(version: int, name: str) -> Does:
+def _method(name: str) -> Does:
     side, method = name.split()
     if method in _strings(without=_RIGHTS):
         return Does.UNDERSTANDS
-    return Does.PASSES if side in _METHODS_PASSED[version] else Does.NEITHER
+    return Does.PASSES if side in _METHODS_PASSED else Does.NEITHER
 
 
 def _update(name: str) -> Does:

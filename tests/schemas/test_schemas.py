@@ -53,7 +53,7 @@ def test_a_name_that_one_schema_lacks_is_the_difference() -> None:
     [
         (1, Names(methods=frozenset({"agent session/prompt"})), Does.UNDERSTANDS),
         (1, Names(methods=frozenset({"agent nobody/knows"})), Does.PASSES),
-        (2, Names(methods=frozenset({"agent nobody/knows"})), Does.NEITHER),
+        (2, Names(methods=frozenset({"agent nobody/knows"})), Does.PASSES),
         (1, Names(methods=frozenset({"proxy proxy/x"})), Does.NEITHER),
         (1, Names(updates=frozenset({"tool_call"})), Does.UNDERSTANDS),
         (1, Names(updates=frozenset({"nobody_knows"})), Does.PASSES),
@@ -61,7 +61,8 @@ def test_a_name_that_one_schema_lacks_is_the_difference() -> None:
         (1, Names(capabilities=frozenset({"client elicitation.form"})), Does.UNDERSTANDS),
         (1, Names(capabilities=frozenset({"client nobodyKnows"})), Does.PASSES),
         (2, Names(capabilities=frozenset({"agent session.prompt.image"})), Does.UNDERSTANDS),
-        (2, Names(capabilities=frozenset({"agent nobodyKnows"})), Does.NEITHER),
+        (2, Names(capabilities=frozenset({"agent nobodyKnows"})), Does.PASSES),
+        (2, Names(capabilities=frozenset({"agent session.archive"})), Does.NEITHER),
     ],
 )
 def test_what_the_bridge_does_with_a_name_is_told_from_its_code(
