@@ -107,6 +107,10 @@ async def fork(trial: Trial) -> None:
     await trial.prompt()
 
 
+async def title(trial: Trial) -> None:
+    assert await trial.ask("session/set_title", title="Named") == {"title": "Named"}
+
+
 async def delete(trial: Trial) -> None:
     gone = trial.client.session_id
     await trial.ask("session/delete")
@@ -134,6 +138,7 @@ ABILITIES: dict[str, Callable[[Trial], Awaitable[None]]] = {
     "sessionCapabilities.list": listing,
     "sessionCapabilities.resume": resume,
     "sessionCapabilities.close": close,
+    "sessionCapabilities.title": title,
     "sessionCapabilities.fork": fork,
     "sessionCapabilities.additionalDirectories": roots,
     "sessionCapabilities.delete": delete,
