@@ -100,6 +100,12 @@ async def roots(trial: Trial) -> None:
     await trial.prompt()
 
 
+async def override(trial: Trial) -> None:
+    content = [{"type": "text", "text": "You are a poet."}]
+    await trial.open(systemPrompt={"mode": "override", "content": content})
+    await trial.prompt()
+
+
 async def fork(trial: Trial) -> None:
     forked = await trial.ask("session/fork", **trial.place)
     assert forked["sessionId"] != trial.client.session_id
@@ -141,6 +147,7 @@ ABILITIES: dict[str, Callable[[Trial], Awaitable[None]]] = {
     "sessionCapabilities.title": title,
     "sessionCapabilities.fork": fork,
     "sessionCapabilities.additionalDirectories": roots,
+    "sessionCapabilities.systemPrompt.mode.override": override,
     "sessionCapabilities.delete": delete,
     "mcpCapabilities.http": server("http", "mcp"),
     "mcpCapabilities.sse": server("sse", "sse"),
