@@ -32,6 +32,7 @@ from acp_bridge.core.wire.stdio import Reader, Writer
 from acp_bridge.features.asking import ask
 from acp_bridge.features.hooks import in_session
 from acp_bridge.features.queue_changes import changes
+from acp_bridge.features.quotas import snapshots
 from acp_bridge.features.repository import working_folder
 from acp_bridge.features.spending import account
 from acp_bridge.features.steering import steering
@@ -58,6 +59,7 @@ PLUGINS: Final[tuple[Plugin, ...]] = (
     title.PLUGIN,
     system_prompt.PLUGIN,
     ask.PLUGIN,
+    snapshots.PLUGIN,
 )
 #: seconds for which a session of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0

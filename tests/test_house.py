@@ -68,7 +68,7 @@ SESSION_FLOORS = (
 
 #: Bytes, events and effects: no await, no clock, no process, no file.
 SANS_IO = (
-    "features.spending.spent",
+    *("features.spending.spent", "features.quotas.proposal"),
     "core.bridge.attendance",
     "core.machine",
     "core.machine.effects",
@@ -191,6 +191,7 @@ ON_USE = (
     "acp_bridge.remote",
     "acp_bridge.core.journal.search",
     "acp_bridge.features.notify",
+    "acp_bridge.features.quotas.proposal",
 )
 
 #: The modules that a bridge and the built-in agent import before they answer `initialize`.

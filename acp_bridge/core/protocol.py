@@ -11,8 +11,7 @@ from typing import Any, Final
 
 Json = dict[str, Any]
 
-#: the version of the protocol, in `initialize`.
-VERSION: Final = 1
+VERSION: Final = 1  #: the version of the protocol, in `initialize`.
 VERSION_2: Final = 2  #: that of the ends which are translated (`ends.py`).
 #: the version of the bridges' own protocol on a socket, raised when older clients can't use it.
 SOCKET_PROTOCOL: Final = 1
@@ -55,6 +54,7 @@ SET_CONFIG_OPTION: Final = "session/set_config_option"
 SET_TITLE: Final = "session/set_title"
 #: what the bridge has not: its lists have every session.
 ARCHIVES: Final = ("session/archive", "session/unarchive")
+QUOTA_READ: Final = "quota/read"  #: a proposal: the limits of the account.
 #: an extension that several agents share: a message of the user joins the running turn.
 STEERING: Final = "_session/steering"
 #: the outcome of `STEERING` when no turn runs; and in the request, as
@@ -182,8 +182,7 @@ SHOWS_SAID: Final = "said"
 WAITS_FOR_PERSON: Final = "waitsForPerson"
 #: in the answer to `initialize`, of an agent and of the bridge: it takes `STEERING`.
 CAN_STEER: Final[Json] = {"steering": {"supported": True}}
-#: the built-in agent's name in `agentInfo`.
-BUILTIN_INFO: Final = "acp-bridge-agent"
+BUILTIN_INFO: Final = "acp-bridge-agent"  #: the built-in agent's name in `agentInfo`.
 #: the member of `_meta` in which the built-in agent tells the name of a tool.
 BUILTIN_AGENT: Final = "acpBridgeAgent"
 #: there, in the call of a permission: no rule and no hook may allow it, only a person.
@@ -197,7 +196,6 @@ CAN_ASK: Final = "ask"
 TOKENS: Final = "tokens"
 #: such an ability, declared by the translator of an agent of version 2: it takes `CANCEL_ITEM`.
 CAN_CANCEL_ITEM: Final = "cancelItem"
-
 #: the member of `_meta` in which the bridge's own marks and abilities stand.
 _OWN: Final = "acp_bridge"
 
@@ -216,6 +214,9 @@ MODE_UPDATE: Final = "current_mode_update"
 OPTIONS_UPDATE: Final = "config_option_update"
 USAGE_UPDATE: Final = "usage_update"
 INFO_UPDATE: Final = "session_info_update"
+#: a proposal: the limits of the account. It is shown, and never recorded or replayed.
+QUOTA_UPDATE: Final = "quota_update"
+QUOTA: Final = "quota"  #: the capability for it: of an agent, and in `session` of a client.
 SUBAGENT_UPDATE: Final = "subagent_update"
 SESSION_MESSAGE: Final = "session_message"
 SESSION_MESSAGE_CHUNK: Final = "session_message_chunk"
@@ -227,8 +228,7 @@ ITEM_IDS: Final = {TOOL_CALL: "toolCallId", TERMINAL: "terminalId"}
 OF_SUBAGENTS: Final = frozenset({SUBAGENT_UPDATE, SESSION_MESSAGE, SESSION_MESSAGE_CHUNK})
 #: a draft: a capability of an agent, and a parameter of the requests that open a session.
 SYSTEM_PROMPT: Final = "systemPrompt"
-#: the capability of a client that shows the sessions of subagents.
-SUBAGENTS: Final = "subagents"
+SUBAGENTS: Final = "subagents"  #: of a client that shows the sessions of subagents.
 
 #: an update whose member `said` has the words of an agent of version 2 that version 1 can't say.
 SAID_UPDATE: Final = "_acp_bridge_said"
@@ -245,12 +245,15 @@ TRANSCRIPT: Final = frozenset({*MESSAGES, *CALLS, PLAN, PLAN_UPDATE, PLAN_REMOVE
 #: kinds of which only the last one counts: kept by kind, sent once after a replay, in this order.
 STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO_UPDATE)
 STATES: Final = frozenset(STATE)
-#: kinds that a client gets only with these capabilities (spec: drafts of plans and compaction).
+#: kinds that say nothing of what the agent does: all states, also one that is not kept.
+ASIDE: Final = STATES | {QUOTA_UPDATE}
+#: kinds that a client gets only with these capabilities (drafts of plans, compaction, quotas).
 ASKED_FOR_KINDS: Final = {
     PLAN_UPDATE: (PLAN,),
     PLAN_REMOVED: (PLAN,),
     "compaction_update": ("session", "compaction"),
     "compaction_summary_chunk": ("session", "compaction"),
+    QUOTA_UPDATE: ("session", QUOTA),
     SAID_UPDATE: ("_meta", _OWN, SHOWS_SAID),
 }
 #: the statuses of a tool call that has ended.
@@ -375,11 +378,8 @@ def follows_apart(before: Json | None, update: Json) -> bool:
 
 def text_chunk(kind: str, text: str, message_id: str) -> Json:
     """Return the update that shows a text as a message, or as part of one."""
-    return {
-        "sessionUpdate": kind,
-        "content": {"type": "text", "text": text},
-        "messageId": message_id,
-    }
+    content = {"type": "text", "text": text}
+    return {"sessionUpdate": kind, "content": content, "messageId": message_id}
 
 
 # --- `_meta.acp_bridge` -------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class Shown:
             protocol.SESSION_MESSAGE_CHUNK: _of_sessions,
             protocol.USAGE_UPDATE: _same,
             protocol.INFO_UPDATE: _same,
+            protocol.QUOTA_UPDATE: _same,
             v2.COMPACTION_UPDATE: of_compaction,
             v2.COMPACTION_SUMMARY_CHUNK: of_compaction,
         }

@@ -1,4 +1,4 @@
-"""The schema of ACP version 1, with its subagents."""
+"""The schema of ACP version 1, with its subagents and the proposed quotas."""
 
 from functools import cache
 from pathlib import Path
@@ -12,4 +12,6 @@ _FOLDER = Path(__file__).parents[2] / "fixtures" / "acp-v1"
 @cache
 def v1_schema() -> Schema:
     """Return the schema of each definition, by its name."""
-    return Schema(extended(_FOLDER / "schema.json", _FOLDER / "subagents.json"))
+    return Schema(
+        extended(_FOLDER / "schema.json", _FOLDER / "subagents.json", _FOLDER / "quotas.json")
+    )

@@ -23,17 +23,17 @@ HELLO: Json = {"protocolVersion": 2, "info": {"name": "editor", "version": "1"},
 @cache
 def v2_schema() -> Schema:
     """Return the schema of each definition, by its name."""
-    whole = extended(_FOLDER / "schema.json", _FOLDER / "preview.json")
+    whole = extended(_FOLDER / "schema.json", _FOLDER / "preview.json", _FOLDER / "quotas.json")
     whole["$defs"]["ErrorData"] = {
         "additionalProperties": True
     }  # what an error has there more is anybody's own
     return Schema(whole)
 
 
-def extended(schema: Path, added: Path) -> Json:
-    """Return a schema with the definitions, members and variants that another file adds to it."""
+def extended(schema: Path, *added: Path) -> Json:
+    """Return a schema with the definitions, members and variants that other files add to it."""
     whole: Json = json.loads(schema.read_text())
-    for name, more in json.loads(added.read_text()).items():
+    for name, more in (item for each in added for item in json.loads(each.read_text()).items()):
         known = whole["$defs"].setdefault(name, more)
         if known is more:
             continue

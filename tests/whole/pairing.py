@@ -36,20 +36,33 @@ class Pairing:
         """As a test is called."""
         return f"client v{self.client}, agent v{self.agent}"
 
-    def command(self, *, deaf: bool = False) -> list[str]:
-        """Return the command of an agent of this version; `deaf`: it goes on at a cancel."""
+    def command(self, *, deaf: bool = False, quotas: bool = False) -> list[str]:
+        """Return the command of an agent of this version.
+
+        `deaf`: it goes on at a cancel. `quotas`: it reports limits.
+        """
         if self.agent == 1:
-            return fixture_command(*["ignores-cancel"] * deaf)
-        return [*V2_AGENT, *["--deaf"] * deaf]
+            return fixture_command(*["ignores-cancel"] * deaf, *["quotas"] * quotas)
+        return [*V2_AGENT, *["--deaf"] * deaf, *["--quota"] * quotas]
 
     @asynccontextmanager
     async def inside(
-        self, world: World, *, session: bool = True, deaf: bool = False, **settings: Any
+        self,
+        world: World,
+        *,
+        session: bool = True,
+        deaf: bool = False,
+        quotas: bool = False,
+        able: Message | None = None,
+        **settings: Any,
     ) -> AsyncIterator[Speaker]:
-        """A bridge in this process; its client has a session of its own."""
-        command = self.command(deaf=deaf)
+        """A bridge in this process; its client has a session of its own.
+
+        `able`: what a client of version 1 declares.
+        """
+        command = self.command(deaf=deaf, quotas=quotas)
         async with world.inside(command=command, initialized=False, **settings) as client:
-            yield (speaker := await self._began(client, world, session=session))
+            yield (speaker := await self._began(client, world, session=session, able=able))
         speaker.judge()
         judge_agents(world)
 
@@ -62,10 +75,15 @@ class Pairing:
         speaker.judge()
 
     async def _began(
-        self, client: RecordingClient, world: World, *, session: bool = True
+        self,
+        client: RecordingClient,
+        world: World,
+        *,
+        session: bool = True,
+        able: Message | None = None,
     ) -> Speaker:
         speaker = Speaker(client, self.client)
-        await speaker.greet()
+        await speaker.greet(able)
         if session:
             await speaker.new(world)
         return speaker
@@ -82,10 +100,13 @@ class Speaker:
 
     # --- what it does --------------------------------------------------------------------------
 
-    async def greet(self) -> None:
-        """Say which version it speaks, and nothing of the bridge's own."""
+    async def greet(self, able: Message | None = None) -> None:
+        """Say which version it speaks, and nothing of the bridge's own.
+
+        `able`: what it declares in version 1.
+        """
         if self.version == 1:
-            await self.client.initialize({})
+            await self.client.initialize(able or {})
             return
         answer = await self.client.request("initialize", HELLO, SECONDS)
         assert answer["protocolVersion"] == 2

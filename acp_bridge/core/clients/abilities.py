@@ -10,6 +10,7 @@ from acp_bridge.core.protocol import (
     OF_SUBAGENTS,
     OPTIONS_UPDATE,
     PLAN,
+    QUOTA,
     STATES,
     SUBAGENTS,
     TRANSCRIPT,
@@ -36,7 +37,7 @@ _CAPABILITIES: Final = frozenset(
     {"fs", "terminal", "session", "auth", "elicitation", PLAN, SUBAGENTS, "_meta"}
     | {"nes", "positionEncodings"}
 )
-_OF_SESSION: Final = frozenset({"configOptions", "compaction", "notices", "_meta"})
+_OF_SESSION: Final = frozenset({"configOptions", "compaction", "notices", QUOTA, "_meta"})
 
 
 def is_converted(update: Json) -> bool:

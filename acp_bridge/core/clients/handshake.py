@@ -2,8 +2,9 @@
 
 The bridge adds its own abilities: it lists, loads, resumes, closes and deletes sessions, whatever
 the agent can do, and shows every client the sessions of subagents as that client can take them, so
-agents are told of `subagents` in any case. It takes out, for both sides, what it can't carry: other
-forms of such sessions, and an index of sessions.
+agents are told of `subagents` in any case. They are also told of `session.quota`, and clients
+that don't declare it are sent no such updates. The bridge takes out, for both sides, what it can't
+carry: other forms of such sessions, and an index of sessions.
 
 The agent's ways to log in are offered as they stand: the agent knows the client's abilities. A
 remote client is offered none that needs a terminal, which would have to be one of this machine.
@@ -23,6 +24,7 @@ from acp_bridge.core.protocol import (
     METHODS,
     PAUSE,
     PROMPT_KEY,
+    QUOTA,
     SUBAGENTS,
     TAKES_CURSORS,
     TOKENS,
@@ -99,6 +101,7 @@ def for_agent(params: Json, *, kept: bool = False, builtin: bool = False) -> Jso
             can = without_machine(can)
         if builtin:
             can = with_own_meta(can, {**own_meta(can), TOKENS: True})
+        can |= {"session": {**as_object(can.get("session")), QUOTA: {}}}
         told["clientCapabilities"] = can if _has_other_form(can) else {**can, SUBAGENTS: {}}
     return told
 

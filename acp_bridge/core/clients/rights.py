@@ -27,6 +27,7 @@ from acp_bridge.core.protocol import (
     PROVIDERS_DISABLE,
     PROVIDERS_SET,
     QUEUE_LIST,
+    QUOTA_READ,
     SESSION_CLOSE,
     SESSION_DELETE,
     SESSION_FORK,
@@ -67,7 +68,7 @@ class Right(StrEnum):
 
 _TABLE: Final = """
 first  joined  observer  look  approve  all
-yes    yes     yes       yes   yes      yes  look    list, load, resume, attach, live, queue/list
+yes    yes     yes       yes   yes      yes  look    list, load, resume, attach, live, queue, quota
 yes    yes     no        no    yes      yes  answer  is asked for permissions and forms
 yes    yes     no        no    yes      yes  stop    session/cancel
 yes    yes     yes       no    yes      yes  cancel  _acp_bridge/cancel
@@ -80,7 +81,7 @@ yes    no      no        no    no       yes  set     providers, and what sets so
 #: the right that a request needs, if it is another than to act.
 _NEEDED: Final = {
     **dict.fromkeys((SESSION_LIST, SESSION_LOAD, SESSION_RESUME), Right.LOOK),
-    **dict.fromkeys((ATTACH, LIVE, QUEUE_LIST), Right.LOOK),
+    **dict.fromkeys((ATTACH, LIVE, QUEUE_LIST, QUOTA_READ), Right.LOOK),
     CANCEL_TURN: Right.CANCEL,
     **dict.fromkeys((SESSION_CLOSE, SESSION_DELETE, CLOSE_FOR_ALL, ASK), Right.END),
     **dict.fromkeys((SESSION_NEW, SESSION_FORK, AUTHENTICATE, LOGOUT), Right.OPEN),

@@ -90,7 +90,7 @@ class Command(Struct, frozen=True):
 class Feature:
     """What one session can do beyond core: override the moments at which the feature acts."""
 
-    #: the kinds of the agent's states that `note_state` gets.
+    #: the kinds of the agent's states (`protocol.ASIDE`) that `note_state` gets.
     states: frozenset[str] = frozenset()
     #: by method, what answers a client's request about the session.
     answers: Mapping[str, Answers] = {}
@@ -277,6 +277,8 @@ class Parts(Protocol):
     #: the deadline of the agent's guards; None: they have none.
     deadline: Deadline | None
     to_agent: ToAgent
+    #: by method, what the bridge answers a request without a session while no process lives.
+    remembered: dict[str, Json]
 
     @property
     def capabilities(self) -> object:

@@ -15,12 +15,12 @@ from acp_bridge.core.journal import SessionJournal
 from acp_bridge.core.machine import events as ev
 from acp_bridge.core.machine.states import Phase, Snapshot, State
 from acp_bridge.core.protocol import (
+    ASIDE,
     ASKS_A_PERSON,
     CALLS,
     CANCEL_REQUEST,
     MESSAGES,
     OF_SUBAGENTS,
-    STATES,
     SUBAGENT_UPDATE,
     Json,
     without_said,
@@ -155,7 +155,7 @@ class FromAgent:
             if not unread or kind == SUBAGENT_UPDATE:  # not what they say
                 self._take_of_subagents(link, params)
             return
-        is_a_state = kind in STATES
+        is_a_state = kind in ASIDE
         if unread and not is_a_state:
             if self._outside:
                 self._work.note_update(update)

@@ -103,7 +103,7 @@ class Session:
         self.transcript = shown = TranscriptOut(
             self.id, journal, updates, core.spawn, settings.client_limit // 32
         )
-        self.listing = context.journal
+        self.listing, self.remembered = context.journal, context.remembered
         #: the session is listed: the journal has taken a prompt.
         self._listed = journal.info.prompted
         self.user_settings = chosen = UserSettings(journal)

@@ -136,6 +136,8 @@ class SessionContext:
     notifier: Follows | None = None
     #: whether the agent was seen to take up a session again.
     reloads: SeenReloads = field(init=False)
+    #: by method, the answer to a request that names no session, while no process lives.
+    remembered: dict[str, Json] = field(default_factory=dict)
     #: all living processes of the agent, and what is decided about them.
     processes: ProcessPool[OfSession] = field(init=False, default_factory=ProcessPool)
 

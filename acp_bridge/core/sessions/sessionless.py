@@ -91,9 +91,13 @@ class Sessionless:
     async def pass_on(self, request: ClientRequest, params: Json) -> Any:
         """Send a request to one process and return its answer; raises its RpcError.
 
-        A request that sets something is sent to all other processes too. One of the agent's own may
+        While no process lives, the answer is what a feature remembers for it, if one does. A
+        request that sets something is sent to all other processes too. One of the agent's own may
         name sessions that are not open: they go under the agent's ids.
         """
+        remembered = self._context.remembered.get(request.method)
+        if remembered is not None and not self._context.ready_links:
+            return remembered
         if ids := {"sessionId", "sessionIds"} & params.keys():
             params = {**params, **{name: await self._at_agent(params[name]) for name in ids}}
             return await (await self._any()).ask_for(request, request.method, params)

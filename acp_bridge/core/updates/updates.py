@@ -193,7 +193,7 @@ class Updates:
             return None
         if kind == protocol.COMMANDS_UPDATE:
             return self.command.added(update)
-        self.spoke |= phase is Phase.LIVE and kind not in protocol.STATE
+        self.spoke |= phase is Phase.LIVE and kind not in protocol.ASIDE
         return update
 
     def said(self, update: Json) -> Json | None:

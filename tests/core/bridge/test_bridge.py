@@ -47,7 +47,8 @@ async def test_initialize_tells_each_side_of_the_other(tmp_path: Path) -> None:
     async with bench(tmp_path, initialized=False, process_per_session=True) as it:
         asked = {"protocolVersion": 7, "clientCapabilities": {"terminal": True}, "x": 1}
         told = await it.editor.ask("initialize", asked)
-        able = {"clientCapabilities": {"terminal": True, "subagents": {}}}
+        can = {"terminal": True, "session": {"quota": {}}, "subagents": {}}
+        able = {"clientCapabilities": can}
         assert it.agent.params("initialize") == [{**asked, "protocolVersion": 1, **able}]
         assert told["agentCapabilities"]["loadSession"] is True
         own = told["agentCapabilities"]["_meta"]["acp_bridge"]

@@ -116,7 +116,7 @@ async def test_the_agent_is_told_of_the_first_client_and_all_are_told_of_the_age
         await it.joined_with({"fs": {"readTextFile": True}})
         await it.new()
         await it.new()
-        able = {"terminal": True, "subagents": {}}
+        able = {"terminal": True, "session": {"quota": {}}, "subagents": {}}
         assert it.agent.params("initialize") == [{**first, "clientCapabilities": able}] * 2
 
 

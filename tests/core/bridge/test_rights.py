@@ -52,6 +52,15 @@ async def test_who_may_only_look_is_refused_all_else_with_a_sentence(tmp_path: P
             assert it.agent.params("_x/news") == []
 
 
+async def test_who_may_only_look_may_read_the_limits(tmp_path: Path) -> None:
+    async with remote_bench(tmp_path) as it:
+        session_id = await it.new()
+        it.agent.script["quota/read"] = limits = {"updatedAt": "2026-10-06T13:10:00Z", "pools": []}
+        client = await it.holding("look", session_id)
+        for named in ({}, {"sessionId": session_id}):
+            assert await client.ask("quota/read", named) == limits
+
+
 @pytest.mark.parametrize("prompt_id", ["another", None])
 async def test_who_may_only_look_ends_no_turn_by_its_prompt_s_name(
     tmp_path: Path, prompt_id: str | None
@@ -241,7 +250,11 @@ async def test_the_agent_is_told_of_no_files_and_no_terminals_whoever_comes(tmp_
         await client.ask("initialize", hello)
         await client.ask("session/new", it.setup())
         (told,) = it.agent.params("initialize")
-        assert told["clientCapabilities"] == {"elicitation": {"form": {}}, "subagents": {}}
+        assert told["clientCapabilities"] == {
+            "elicitation": {"form": {}},
+            "session": {"quota": {}},
+            "subagents": {},
+        }
         assert told["clientInfo"]["name"] == "acp-bridge"
         (process,) = it.agent.living
         asked = {"sessionId": "agent-1", "path": "/x"}

@@ -9,6 +9,9 @@ from acp_bridge.core.clients import handshake
 
 Json = dict[str, Any]
 OWN = {"delivery": "queue"}
+#: what every agent is told of any client.
+QUOTA: Json = {"session": {"quota": {}}}
+ALWAYS: Json = {**QUOTA, "subagents": {}}
 
 
 def for_client(agent: Json) -> Json:
@@ -17,7 +20,7 @@ def for_client(agent: Json) -> Json:
 
 def test_the_agent_is_told_what_the_client_said_in_our_version() -> None:
     given = {"protocolVersion": 9, "clientCapabilities": {"x": 1}, "_meta": {"y": [None]}}
-    told = {"x": 1, "subagents": {}}
+    told = {"x": 1, **ALWAYS}
     assert handshake.for_agent(given) == {
         **given,
         "protocolVersion": 1,
@@ -92,8 +95,8 @@ def test_what_an_agent_says_under_a_name_of_the_bridges_is_no_word_of_the_bridge
 @pytest.mark.parametrize("can", [{}, {"subagents": {}}, {"subagents": None}, {"_meta": {"x": 1}}])
 def test_every_agent_is_told_that_the_sessions_of_subagents_are_shown(can: Json) -> None:
     told = handshake.for_agent({"protocolVersion": 1, "clientCapabilities": can})
-    assert told["clientCapabilities"] == {**can, "subagents": {}}
-    assert handshake.for_agent({})["clientCapabilities"] == {"subagents": {}}
+    assert told["clientCapabilities"] == {**can, **ALWAYS}
+    assert handshake.for_agent({})["clientCapabilities"] == ALWAYS
     agent: Json = {"agentCapabilities": {"sessionCapabilities": {"subagents": {}}}}
     assert "subagents" not in for_client(agent)["agentCapabilities"]["sessionCapabilities"]
     odds: list[Any] = [None, 5, []]
@@ -101,11 +104,18 @@ def test_every_agent_is_told_that_the_sessions_of_subagents_are_shown(can: Json)
         assert handshake.for_agent({"clientCapabilities": odd})["clientCapabilities"] == odd
 
 
+@pytest.mark.parametrize("session", [{}, {"quota": None}, {"quota": {}}, {"notices": {}}, None])
+def test_every_agent_is_told_that_limits_are_taken(session: Any) -> None:
+    told = handshake.for_agent({"clientCapabilities": {"session": session}})
+    assert told["clientCapabilities"]["session"] == {**(session or {}), "quota": {}}
+
+
 def test_an_agent_that_would_tell_subagents_in_a_form_of_jetbrains_is_told_of_neither() -> None:
     air: Json = {"version": 1, "capabilities": ["nativeSubagentSessions", "asyncTasks"]}
     can: Json = {"subagents": {}, "_meta": {"jetbrains": {"air": air}}}
     told = handshake.for_agent({"clientCapabilities": can})["clientCapabilities"]
-    assert told == {"_meta": {"jetbrains": {"air": {**air, "capabilities": ["asyncTasks"]}}}}
+    left = {**air, "capabilities": ["asyncTasks"]}
+    assert told == {"_meta": {"jetbrains": {"air": left}}, **QUOTA}
 
 
 @pytest.mark.parametrize("side", ["client", "agent", "agent's capabilities"])
@@ -134,7 +144,7 @@ def test_other_forms_of_subagents_and_an_index_are_kept_from_both_sides(side: st
 def test_capabilities_of_an_unknown_form_come_through_as_they_are(odd: Any) -> None:
     for can in ({"_meta": {"jetbrains": odd}}, {"_meta": odd}):
         told = handshake.for_agent({"clientCapabilities": can})["clientCapabilities"]
-        assert told in (can, {**can, "subagents": {}})
+        assert told in ({**can, **QUOTA}, {**can, **ALWAYS})
 
 
 def test_every_way_to_log_in_is_offered_as_the_agent_offers_it() -> None:

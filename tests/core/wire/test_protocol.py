@@ -33,6 +33,7 @@ def test_every_method_that_is_named_is_one_of_the_sdk_or_is_left_out_by_it_or_is
         protocol.STEERING,
         protocol.SET_MODEL,
         protocol.SET_TITLE,
+        protocol.QUOTA_READ,
     }
 
 

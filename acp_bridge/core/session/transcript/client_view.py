@@ -32,6 +32,7 @@ from acp_bridge.core.protocol import (
     COMMANDS_UPDATE,
     OF_VERSION_1,
     PROMPT_ID,
+    QUOTA_UPDATE,
     SESSION_UPDATE,
     STATE,
     Json,
@@ -64,7 +65,7 @@ def _is_plain_state(params: Json) -> bool:
 
 
 def _is_aside(params: Json) -> bool:
-    return _is_state(params) or _is_bridges_own(params)
+    return _is_state(params) or kind_of(params) == QUOTA_UPDATE or _is_bridges_own(params)
 
 
 class Quiet(Enum):

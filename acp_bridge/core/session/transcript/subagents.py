@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.machine.states import Phase
-from acp_bridge.core.protocol import OF_SUBAGENTS, SUBAGENT_UPDATE, TRANSCRIPT, Json, as_object
+from acp_bridge.core.protocol import (
+    OF_SUBAGENTS,
+    QUOTA_UPDATE,
+    SUBAGENT_UPDATE,
+    TRANSCRIPT,
+    Json,
+    as_object,
+)
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.core.updates.children import WORKING, Child, names_session, scoped
@@ -42,8 +49,8 @@ class Subagents:
         key = child.key if child else ""
         if update["sessionUpdate"] == SUBAGENT_UPDATE:
             return self._told(link, update, key, phase)
-        if phase is Phase.REPLAY or not self._children:
-            return []
+        if phase is Phase.REPLAY or not self._children or update["sessionUpdate"] == QUOTA_UPDATE:
+            return []  # the limits are the account's: the session tells them
         if update["sessionUpdate"] in OF_SUBAGENTS or names_session(params):
             update = self.inward(link, update)
         if child and update["sessionUpdate"] in TRANSCRIPT:

@@ -28,6 +28,7 @@ from acp_bridge.core.journal.session import SessionJournal
 from acp_bridge.core.journal.turns import ASKING
 from acp_bridge.core.protocol import (
     COMMANDS_UPDATE,
+    QUOTA_UPDATE,
     SAID_UPDATE,
     SESSION_UPDATE,
     STATES,
@@ -241,6 +242,8 @@ class TranscriptOut:
         elif kind in STATES:
             self._keep_state(params)
             self.show_only(params, again=again)
+        elif kind == QUOTA_UPDATE:
+            self.show_only(params)
         elif unknown or (self._converts and is_converted(update)) or kind == SAID_UPDATE:
             self._row.append(line)
             self._show(params, self.flush())
