@@ -1,7 +1,8 @@
 """Tells whether a prompt met a usage limit of its agent, and when that limit resets.
 
-- It is recognised by the answer to the prompt and by the agent's `_meta`, never by words. No two
-  agents tell it alike: each form here was recorded from the agent that has it
+- It is recognised by the answer to the prompt and by the agent's `_meta`, never by words or by the
+  error's number. Any agent may tell it as the protocol proposes (`features.quotas.proposal`).
+- Otherwise no two agents tell it alike: each form here was recorded from the agent that has it
   (tests/features/usage_limits/usage_limits.json). Nothing is guessed of an agent that is not in the
   table.
 - An agent's clock and units are its own: a time that can't be the reset of a limit is none.
@@ -52,6 +53,11 @@ def met(agent: Json, answer: Answer, now: float) -> Limit | None:
     `agent`: what the agent has said of itself in `initialize`; `now`: the time since 1970.
     """
     name = as_object(agent.get("agentInfo")).get("name")
+    if isinstance(answer, Err) and isinstance(answer.error.data, dict):
+        from acp_bridge.features.quotas import proposal  # few errors have data
+
+        if proposal.tells_limit(answer.error.data):
+            return Limit(_time(proposal.reset_of(answer.error.data, now), now))
     match answer:
         case Err(error) if isinstance(name, str) and name in _ERRORS:
             member, values = _ERRORS[name]

@@ -69,6 +69,20 @@ def test_what_no_recording_shows_is_no_limit(agent: Any, answer: Answer) -> None
     assert met(agent, answer, NOW) is None
 
 
+@pytest.mark.hazard("R17.3")
+@pytest.mark.parametrize("agent", [CLAUDE, BUILT_IN, {"agentInfo": {"name": "another"}}, {}])
+@pytest.mark.parametrize("code", [-32603, -32099, 429])
+def test_any_agents_error_in_the_form_of_the_proposal_is_a_limit(agent: Any, code: int) -> None:
+    def met_with(**data: Any) -> Limit | None:
+        return met(agent, Err(RpcError.received(code, "no", data)), NOW)
+
+    assert met_with(poolId="plan") == met_with(meterId="week") == Limit(None)
+    assert met_with(retryAfter="PT1M") == Limit(NOW + 60)
+    assert met_with(poolId="plan", resetsAt="2026-11-24T18:00:00Z") == Limit(1_795_543_200.0)
+    assert met_with(resetsAt="1999-01-01T00:00:00Z") == Limit(None)
+    assert met_with(poolId=None, retryAfter=30) is None
+
+
 @pytest.mark.parametrize(
     ("severity", "category", "actions"),
     [
