@@ -30,7 +30,7 @@ from acp_bridge.core.settings import Settings
 from acp_bridge.core.wire.jsonrpc import Answer, Err, Ok
 from acp_bridge.features.spending import spent as spending
 from acp_bridge.features.spending.budget import Budget
-from acp_bridge.features.spending.usage_figures import is_amount
+from acp_bridge.features.spending.usage_figures import is_amount, tokens_in_meta
 
 #: characters of a name, a version, a model or a currency that are kept.
 _LONGEST: Final = 200
@@ -86,18 +86,18 @@ class Account(Feature):
             self.budget.note(spending.told(0, kept, {}, None))
 
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
-        """Note the tokens that the built-in agent tells beside a prompt's answer.
+        """Note the tokens that an agent tells beside a prompt's answer, not in its `usage`.
 
-        Returns the answer without them: only the bridge has asked for them.
+        Returns the answer without those of the built-in agent: only the bridge has asked for them.
         """
-        if not link.command.ours or isinstance(answer, Err):
+        if isinstance(answer, Err) or "_meta" not in (result := as_object(answer.result)):
             return answer
-        result = as_object(answer.result)
-        used = as_object(own_meta(result).get(TOKENS))
+        ours = link.command.ours
+        used = as_object(own_meta(result).get(TOKENS)) if ours else tokens_in_meta(result)
         self._tokens = {kind: used[kind] for kind in spending.TOKENS if is_amount(used.get(kind))}
         if self._tokens:
             self._keep(link)
-        return Ok(without_own_meta(result)) if "_meta" in result else answer
+        return Ok(without_own_meta(result)) if ours else answer
 
     def _keep(self, link: Link) -> Json:
         """Write what is known of the turn now into the journal, and return it."""

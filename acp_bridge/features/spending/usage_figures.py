@@ -13,7 +13,7 @@ from typing import Final, TypeGuard
 
 from msgspec import Struct
 
-from acp_bridge.core.protocol import BUILTIN_INFO
+from acp_bridge.core.protocol import BUILTIN_INFO, Json, as_object
 
 
 class Span(Enum):
@@ -45,6 +45,8 @@ class Figures(Struct, frozen=True):
     since: tuple[int, ...] = ()
 
 
+#: the tokens in `_meta.quota.token_count` of an answer of gemini-cli, by their names there.
+_IN_META: Final = {"input_tokens": "inputTokens", "output_tokens": "outputTokens"}
 #: by the agent's name for itself; what was recorded of them is in
 #: tests/features/spending/usage_figures.json.
 _AGENTS: Final = {
@@ -53,6 +55,7 @@ _AGENTS: Final = {
     "OpenCode": Figures(Span.LAST_CALL, Span.SESSION),
     BUILTIN_INFO: Figures(Span.TURN, Span.SESSION),
     "acp-bridge-openhands": Figures(cost=Span.SESSION),
+    "gemini-cli": Figures(tokens=Span.TURN),
 }
 
 
@@ -60,6 +63,16 @@ def of_agent(name: object, version: object = None) -> Figures:
     """Return what the figures of the agent of this `agentInfo` count; UNKNOWN if nobody knows."""
     known = _AGENTS.get(name, Figures()) if isinstance(name, str) else Figures()
     return known if _numbers(version) >= known.since else Figures()
+
+
+def tokens_in_meta(result: Json) -> Json:
+    """Return the tokens that gemini-cli tells in `_meta.quota` of an answer, by ACP's names.
+
+    An answer with a `usage` has them there, and so has nothing here.
+    """
+    quota = as_object(as_object(result.get("_meta")).get("quota"))
+    counted = {} if result.get("usage") else as_object(quota.get("token_count"))
+    return {ours: counted[theirs] for theirs, ours in _IN_META.items() if theirs in counted}
 
 
 def tells_no_cost(name: object, version: object) -> bool:

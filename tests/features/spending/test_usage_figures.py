@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.features.spending.spent import Spent, spent, told
-from acp_bridge.features.spending.usage_figures import Figures, Span, of_agent
+from acp_bridge.features.spending.usage_figures import Figures, Span, of_agent, tokens_in_meta
 
 RECORDED: list[Any] = json.loads(Path(__file__).with_name("usage_figures.json").read_text("utf-8"))
 
@@ -48,6 +48,17 @@ def test_the_recorded_costs_sum_up_to_the_last_total_also_over_a_load(row: Any) 
     assert of_agent(row["agentInfo"]["name"]).cost is Span(row["cost"])
     whole = sum(each.costs["USD"] for each in counted(row))
     assert whole == pytest.approx(row["turns"][-1]["cost"]["amount"])
+
+
+def test_gemini_tells_the_tokens_of_a_turn_in_meta_unless_it_tells_a_usage() -> None:
+    counted = {"input_tokens": 7, "output_tokens": 0}
+    told: Any = {"stopReason": "end_turn", "_meta": {"quota": {"token_count": counted}}}
+    assert tokens_in_meta(told) == {"inputTokens": 7, "outputTokens": 0}
+    assert tokens_in_meta({**told, "usage": {"inputTokens": 1}}) == {}
+    odds: list[Any] = [None, 5, {"quota": None}, {"quota": {"token_count": [1]}}, {"quota": {}}]
+    for odd in odds:
+        assert tokens_in_meta({"_meta": odd}) == {}
+    assert of_agent("gemini-cli", "0.61.0").tokens is Span.TURN
 
 
 def test_of_an_earlier_version_than_was_looked_at_nothing_is_known() -> None:

@@ -87,6 +87,30 @@ async def test_figures_that_no_turn_can_have_are_not_counted_and_hide_no_others(
         assert said("show", here.session.id, "--turns")[0] == 0
 
 
+async def test_the_tokens_that_gemini_tells_in_meta_are_those_of_the_turn(
+    tmp_path: Path, said: Said
+) -> None:
+    agent = first()
+    agent.initialized["agentInfo"] = {"name": "gemini-cli", "version": "0.61.0"}
+    async with living(tmp_path / "home", first=agent, cwd=str(tmp_path)) as here:
+        for given, got in ((20, 5), (7, 0)):
+            counted = {"input_tokens": given, "output_tokens": got}
+            quota = {
+                "token_count": counted,
+                "model_usage": [{"model": "m", "token_count": counted}],
+            }
+            request = here.prompt()
+            answer = {**DONE, "_meta": {"quota": quota}}
+            agent.answer(await agent.asked(SESSION_PROMPT), answer)
+            assert await here.answered(request) == answer
+        (row,) = rows(said)
+        assert (row["tokens"], row["untold"], row["uncounted"]) == (
+            {"inputTokens": 27, "outputTokens": 5},
+            0,
+            [],
+        )
+
+
 async def test_what_a_turn_cost_whose_agent_died_or_was_stopped_is_kept(
     tmp_path: Path, said: Said
 ) -> None:
