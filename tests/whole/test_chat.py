@@ -220,6 +220,20 @@ async def test_a_chat_begins_a_new_session_and_goes_on_with_another(
         assert await there.process.wait() == 0
 
 
+async def test_cost_shows_what_was_used_and_the_limits_that_the_agent_reports(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    async with person(["chat", "--", *fixture_command("quotas")], tmp_path, env) as there:
+        await there.sees("/help lists keys")
+        there.type("say hello\r")
+        await there.sees("\nhello")
+        there.type("/cost\r")
+        for words in ("MODEL", "5-hour limit", "10 %", "As of "):
+            await there.sees(words)
+        there.type("\x04")
+        assert await there.process.wait() == 0
+
+
 async def test_a_chat_goes_on_in_a_fork_of_its_session(tmp_path: Path, env: dict[str, str]) -> None:
     agent = tiny_agent(tmp_path, FORKING_AGENT)
     async with person(["chat", "--", *agent], tmp_path, env) as there:

@@ -20,6 +20,7 @@ LOCAL: Final = (
     Command("sessions", "list the sessions of this folder, or go on with one"),
     Command("fork", "go on in a copy of this session"),
     Command("export", "write this session to a file, as Markdown"),
+    Command("cost", "show what this session has used, and the limits of your account"),
     Command("exit", "leave"),
 )
 #: a line that would be a command and nothing else; a path such as `/etc/hosts` is none.
@@ -48,7 +49,8 @@ HELP: Final = "\n".join(
         " takes the marked answer; Esc or more text takes the mark away.",
         "/queue shows and changes what waits. /mode and /model list the modes and models, or set"
         " one. /new or /clear, /sessions ID and /fork leave for another session, /export writes"
-        " this one to a file, /exit leaves, /help shows this.",
+        " this one to a file, /cost shows what it has used and your limits, /exit leaves, /help"
+        " shows this.",
     ]
 )
 

@@ -42,6 +42,7 @@ from acp_bridge.terminal.chat.opening import Open, Opened
 from acp_bridge.terminal.chat.session_commands import SessionCommands
 from acp_bridge.terminal.cli.exits import Exit, of_error
 from acp_bridge.terminal.shared import known
+from acp_bridge.terminal.shared.limits import reports_limits
 from acp_bridge.terminal.shared.reach import LOOKS, NotThere
 from acp_bridge.terminal.shared.starting import starting, told_if_slow
 from acp_bridge.terminal.view.block_text import harmless, one_line
@@ -239,6 +240,7 @@ class _Running:
                 )
             self._login = _logins(about.get("authMethods"))
             self._note_rights(about)
+            self._sessions.reports_limits = reports_limits(about)
             opened = await (self._open_again if again else self._plan.open)(connection)
         except RpcError as error:
             self._refused(error)

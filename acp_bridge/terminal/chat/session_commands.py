@@ -1,4 +1,4 @@
-"""`/new`, `/sessions`, `/fork` and `/export`: what the chat does about sessions beside its own.
+"""`/new`, `/sessions`, `/fork`, `/export` and `/cost`: commands of the chat about sessions.
 
 Invariant: another session is opened only while nothing runs and nothing waits, since leaving this
 one ends its bridge.
@@ -50,6 +50,8 @@ class SessionCommands:
         `go_on`: None if the chat can't leave for another session.
         """
         self._talk, self._given, self._go_on = conversation, home, go_on
+        #: the agent reports the limits of the user's account.
+        self.reports_limits = False
         self._send, self._asked = anyio.create_memory_object_stream[tuple[str, str]](math.inf)
 
     @property
@@ -93,6 +95,8 @@ class SessionCommands:
                 await self._fork(connection)
             case "export":
                 self._talk.say(await to_thread.run_sync(self._export, rest))
+            case "cost":
+                await self._cost(connection)
             case _:
                 self._leave_for(None)
 
@@ -128,6 +132,28 @@ class SessionCommands:
         result = await connection.request(acp.SESSION_FORK, params, within=_FORKS)
         fork = str(as_object(result).get("sessionId"))
         self._leave_for(await to_thread.run_sync(known.session, self._home, fork))
+
+    async def _cost(self, connection: Connection) -> None:
+        """Show what the session has used, as far as it is kept here, and the account's limits."""
+        from acp_bridge.terminal.shared.limits import NOT_REPORTED, read_limits, shown
+
+        try:
+            self._talk.say(await to_thread.run_sync(self._used))
+        except known.NotFound as why:  # the limits are shown all the same
+            self._talk.say(str(why))
+        if self.reports_limits:
+            limits = await read_limits(connection, self._talk.session_id)
+            self._talk.say(shown(limits, None).rstrip())
+        else:
+            self._talk.say(f"this agent {NOT_REPORTED}")
+
+    def _used(self) -> str:
+        from acp_bridge.terminal.shared.costs import costs, costs_table
+        from acp_bridge.terminal.shared.stored import Kept
+
+        session = self._session()
+        used = costs([session], "model", "", Kept(self._home).usage([session.session_id]))
+        return costs_table(used, None).rstrip()
 
     def _session(self) -> SessionInfo:
         """Return this session's row of the index; raises NotFound."""
