@@ -30,9 +30,11 @@ async def test_a_version_from_the_future_with_unknown_fields_is_answered_with_ve
         own = {"list", "resume", "close", "delete"}
         assert set(capabilities["sessionCapabilities"]) == own
         assert capabilities["_meta"]["acp_bridge"]["queue"] is True
-        # The agent gets what the client said, in our version, and that subagents can be shown.
+        # The agent gets what the client said, in our version, and that subagents and limits can be
+        # shown.
         (told,) = world.log.received("initialize")
-        can = {"fs": {"readTextFile": True}, "unknown": [1], "subagents": {}}
+        always: Message = {"session": {"quota": {}}, "subagents": {}}
+        can = {"fs": {"readTextFile": True}, "unknown": [1], **always}
         assert told["params"] == {**params, "protocolVersion": 1, "clientCapabilities": can}
         await fails(client, "initialize", -32600, **params)
 

@@ -268,3 +268,16 @@ async def test_tells_costs_has_the_name_of_an_agent_whose_costs_are_totals(
     async with start_agent("tells-costs", opened=False) as client:
         told = await client.initialize()
         assert of_agent(told["agentInfo"]["name"]).cost is Span.SESSION
+
+
+async def test_quotas_reports_limits_and_meets_one(start_agent: StartAgent, gates: Gates) -> None:
+    async with start_agent("quotas") as client:
+        await client.prompt("quota 42")
+        told = client.updates()[-1]
+        assert told["sessionUpdate"] == "quota_update"
+        read = await client.request("quota/read", {})
+        assert {"sessionUpdate": "quota_update", **read} == told
+        gates.open("g")
+        with pytest.raises(RpcError) as met:
+            await client.prompt("gate g; limited")
+        assert met.value.data["poolId"] == "plan"
