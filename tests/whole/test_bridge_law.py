@@ -27,7 +27,7 @@ async def test_a_version_from_the_future_with_unknown_fields_is_answered_with_ve
         assert answer["agentInfo"]["name"] == "fixture-agent"
         capabilities = answer["agentCapabilities"]
         assert capabilities["loadSession"] is True
-        own = {"list", "resume", "close", "delete"}
+        own = {"list", "resume", "close", "delete", "title"}
         assert set(capabilities["sessionCapabilities"]) == own
         assert capabilities["_meta"]["acp_bridge"]["queue"] is True
         # The agent gets what the client said, in our version, and that subagents and limits can be
