@@ -161,9 +161,14 @@ def _commands(update: Json) -> list[Json]:
 
 
 def _plan(update: Json) -> list[Json]:
-    """Return the update that shows a plan of items; version 1 has one plan, the last told."""
+    """Return the update that shows a plan.
+
+    Version 1 has one plan of items, the last told, and a draft for documents as version 2 has them.
+    """
     plan = as_object(update.get(protocol.PLAN))
-    if plan.get("type") != "items":
+    if v2.is_document(plan):
+        return [update]
+    if plan.get("type") != v2.ITEMS:
         return []
     kept = {name: value for name, value in update.items() if name == "_meta"}
     entries = [entry_of_v1(each) for each in objects(plan.get("entries"))]

@@ -246,8 +246,12 @@ def _nothing(_update: Json) -> list[Json]:
 
 def _plan(update: Json) -> list[Json]:
     plan = as_object(update.get(protocol.PLAN)) or update
+    if v2.is_document(plan):
+        return [update]
+    if plan.get("type", v2.ITEMS) != v2.ITEMS:
+        return []
     entries = objects(plan.get("entries"))
-    told = {"type": "items", "planId": v2.PLAN_ID, "entries": entries}
+    told = {"type": v2.ITEMS, "planId": v2.PLAN_ID, "entries": entries}
     shown: Json = {"sessionUpdate": protocol.PLAN_UPDATE, protocol.PLAN: told}
     return [{**shown, **meta_of(update)}]
 

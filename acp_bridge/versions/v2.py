@@ -59,6 +59,10 @@ PAUSED: Final = "paused"
 CANCELLED: Final = "cancelled"
 #: the id of the one plan of an agent that speaks version 1.
 PLAN_ID: Final = protocol.PLAN
+#: the type of a plan that has entries. The drafts of both versions have two more, which are
+#: documents: each with the member that has the document.
+ITEMS: Final = "items"
+_DOCUMENTS: Final = {"markdown": "content", "file": "uri"}
 #: the one format of a diff's patch.
 GIT_PATCH: Final = "git_patch"
 #: the types of work in a state's `background`; `OF_TOOL_CALL` is a question's subject, too.
@@ -67,6 +71,13 @@ OF_TOOL_CALL: Final = protocol.TOOL_CALL
 OF_SUBAGENT: Final = "subagent"
 #: the category of the option that version 1 knows as modes.
 MODE: Final = "mode"
+
+
+def is_document(plan: protocol.Json) -> bool:
+    """Return True for a plan, of either version, that is a text in Markdown or names a file."""
+    kind = plan.get("type")
+    member = _DOCUMENTS.get(kind) if isinstance(kind, str) else None
+    return member is not None and all(isinstance(plan.get(n), str) for n in ("planId", member))
 
 
 def answers_as_v2(result: object) -> bool:

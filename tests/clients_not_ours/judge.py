@@ -163,14 +163,19 @@ def _without_words(value: Any) -> Any:
     return value
 
 
+#: abilities of sessions that the published schema counts as unstable.
+_DRAFTS = ("fork", "title", "systemPrompt")
+
+
 def _without_drafts(initialized: Any) -> Any:
     """The answer without the abilities that the published schema counts as unstable."""
     match initialized:
         case {"agentCapabilities": {"sessionCapabilities": {**session}, **rest}}:
-            known = {name: session[name] for name in session if name not in ("fork", "title")}
+            known = {name: session[name] for name in session if name not in _DRAFTS}
             return {**initialized, "agentCapabilities": {**rest, "sessionCapabilities": known}}
-        case {"capabilities": {"session": {"title": {}, **session}, **rest}}:
-            return {**initialized, "capabilities": {**rest, "session": session}}
+        case {"capabilities": {"session": {**session}, **rest}}:
+            known = {name: session[name] for name in session if name not in _DRAFTS}
+            return {**initialized, "capabilities": {**rest, "session": known}}
     return initialized
 
 

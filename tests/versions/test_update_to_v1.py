@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_bridge.core.protocol import Json
 from acp_bridge.versions.cards_to_v1 import Cards
 from acp_bridge.versions.update_to_v1 import Shown
 from tests.versions.agent_wire import TEXT, Wire, texts
@@ -339,6 +340,9 @@ def test_two_files_of_one_name_are_not_taken_for_each_other() -> None:
 # --- the rest -----------------------------------------------------------------------------------
 
 
+MARKDOWN: Json = {"type": "markdown", "planId": "plan-mode", "content": "# Then"}
+
+
 def test_the_plan_that_was_told_last_is_the_plan() -> None:
     entry = {"content": "x", "priority": "high", "status": "pending"}
     odd = {"content": "y", "priority": "_odd", "status": "_odd"}
@@ -355,6 +359,18 @@ def test_the_plan_that_was_told_last_is_the_plan() -> None:
         }
     ]
     assert Wire().says("plan_update", plan={"type": "_odd", "planId": "p"}) == []
+
+
+@pytest.mark.parametrize("plan", [MARKDOWN, {"type": "file", "planId": "p", "uri": "file:///p"}])
+def test_a_plan_that_is_a_document_is_told_as_it_is(plan: Json) -> None:
+    update = {"sessionUpdate": "plan_update", "plan": plan}
+    assert Shown().update(update) == [update]
+
+
+@pytest.mark.parametrize("broken", [{"planId": 1}, {"content": None}, {"type": []}])
+def test_a_document_of_a_plan_with_a_member_of_a_wrong_type_is_not_told(broken: Json) -> None:
+    update = {"sessionUpdate": "plan_update", "plan": {**MARKDOWN, **broken}}
+    assert Shown().update(update) == []
 
 
 def test_a_notice_is_a_text_unless_it_is_for_information_alone() -> None:

@@ -177,6 +177,17 @@ def test_a_plan_has_the_one_id_of_an_agent_s_plan(shown: Shown) -> None:
     assert update["plan"] == {"type": "items", "planId": "plan", "entries": entries}
 
 
+def test_a_plan_in_markdown_is_told_as_it_is(shown: Shown) -> None:
+    plan = {"type": "markdown", "planId": "plan-mode", "content": "# Then"}
+    update = {"sessionUpdate": "plan_update", "plan": plan}
+    assert shown(update) == [update]
+
+
+def test_a_plan_in_a_form_that_is_not_known_takes_the_place_of_none(shown: Shown) -> None:
+    for plan in ({"type": "_odd", "planId": "p"}, {"type": "markdown", "planId": "p"}):
+        assert shown({"sessionUpdate": "plan_update", "plan": plan}) == []
+
+
 def test_a_plan_that_is_taken_back_is_not_told(shown: Shown) -> None:
     assert shown({"sessionUpdate": "plan_removed", "id": "p"}) == []
 
