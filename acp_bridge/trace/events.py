@@ -24,6 +24,8 @@ from acp_bridge.core.protocol import (
     SESSION_UPDATE,
     SYSTEM_PROMPT,
     Json,
+    as_object,
+    without,
 )
 from acp_bridge.core.wire.jsonrpc import (
     DEFAULT_LIMIT,
@@ -197,17 +199,11 @@ def _without_secrets(value: Any, *, among_servers: bool = False) -> Any:
             if not (among_servers and key in _KEPT_BACK)
         }
         if SYSTEM_PROMPT in told:
-            told[SYSTEM_PROMPT] = _without_content(told[SYSTEM_PROMPT])
+            told[SYSTEM_PROMPT] = without(as_object(told[SYSTEM_PROMPT]), "content")
         return told
     if isinstance(value, list):
         return [_without_secrets(each, among_servers=among_servers) for each in value]
     return value
-
-
-def _without_content(prompt: Any) -> Any:
-    """Return a system prompt, or the capability of that name, without what the prompt says."""
-    said = prompt if isinstance(prompt, dict) else {}
-    return {name: said[name] for name in said if name != "content"}
 
 
 def both_ways(other: str) -> tuple[Direction, Direction]:
