@@ -73,7 +73,7 @@ def for_bridge(params: Json) -> Json:
 def for_client(result: Json) -> Json:
     """Return the bridge's result of `initialize` in version 2."""
     can = as_object(result.get("agentCapabilities"))
-    unknown = {name: without(as_object(can.get(name)), *_KNOWN[name]) for name in _KNOWN}
+    unknown = {name: _marked(without(as_object(can.get(name)), *_KNOWN[name])) for name in _KNOWN}
     session: Json = {
         **unknown["sessionCapabilities"],
         "prompt": unknown["promptCapabilities"],
@@ -98,6 +98,12 @@ def for_client(result: Json) -> Json:
         "capabilities": told,
         "authMethods": methods,
     }
+
+
+def _marked(can: Json) -> Json:
+    """Return abilities of version 1 as version 2 has them: an object for one that is there."""
+    there = {name: said for name, said in can.items() if said is not False and said is not None}
+    return {name: {} if said is True else said for name, said in there.items()}
 
 
 def _info(info: Json) -> Json:

@@ -27,7 +27,8 @@ from tests.built_in.support import agents_below
 from tests.clients_not_ours.judge import Connection, Refused, Schema, Side
 from tests.support.client import RecordingClient
 from tests.support.recording import Message
-from tests.support.v2_schema import V2Connection
+from tests.support.v1_schema import QUOTAS_OF_V1
+from tests.support.v2_schema import V2Connection, extended
 
 #: with what is not stable in it: agents of version 1 say some of that.
 _V1 = NODE_MODULES / "@agentclientprotocol" / "sdk" / "schema" / "v1" / "schema.unstable.json"
@@ -161,7 +162,7 @@ def _judge(version: int) -> Callable[[Side, str], None]:
     if version == 2:
         newer = V2Connection()
         return lambda sender, line: newer.judge(sender, json.loads(line))
-    older = Connection(Schema(json.loads(_V1.read_text())))
+    older = Connection(Schema(extended(_V1, QUOTAS_OF_V1)))
     return lambda sender, line: older.judge(sender, json.dumps(_as_asked(json.loads(line))))
 
 

@@ -163,8 +163,8 @@ def _without_words(value: Any) -> Any:
     return value
 
 
-#: abilities of sessions that the published schema counts as unstable.
-_DRAFTS = ("fork", "title", "systemPrompt")
+#: abilities of an agent, and of sessions, that the published schema counts as unstable.
+_DRAFTS = ("fork", "title", "systemPrompt", "status", "archive", "providers")
 
 
 def _without_drafts(initialized: Any) -> Any:
@@ -175,7 +175,8 @@ def _without_drafts(initialized: Any) -> Any:
             return {**initialized, "agentCapabilities": {**rest, "sessionCapabilities": known}}
         case {"capabilities": {"session": {**session}, **rest}}:
             known = {name: session[name] for name in session if name not in _DRAFTS}
-            return {**initialized, "capabilities": {**rest, "session": known}}
+            can = {name: rest[name] for name in rest if name not in _DRAFTS}
+            return {**initialized, "capabilities": {**can, "session": known}}
     return initialized
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.versions import greeting_to_v2
 from tests.core.sessions.agent import ABLE, Agent, Json, Process, until
 from tests.core.sessions.bench import HELLO, Bench, Served, bench
 from tests.core.sessions.world import SETUP
@@ -418,3 +419,14 @@ async def test_an_unknown_update_in_an_agent_s_own_replay_of_a_new_session_is_re
             await it.first.loads("old")
             assert it.first.blocks() == [TEXT]
             assert it.first.shown("goal_update") == [UPDATE]
+
+
+@pytest.mark.parametrize("of", ["promptCapabilities", "mcpCapabilities", "sessionCapabilities"])
+def test_an_unknown_flag_of_an_agent_of_version_1_is_an_object_in_version_2_or_absent(
+    of: str,
+) -> None:
+    can = {of: {"on": True, "off": False, "none": None, "more": {"x": [1]}}}
+    told = greeting_to_v2.for_client({"agentCapabilities": can})["capabilities"]["session"]
+    names = {"promptCapabilities": "prompt", "mcpCapabilities": "mcp"}
+    said = told[names[of]] if of in names else told
+    assert {name: said[name] for name in said if name in can[of]} == {"on": {}, "more": {"x": [1]}}
