@@ -95,7 +95,7 @@ class AgentEnd:
         self.agreed = False
         #: it has answered `initialize` in version 1: nothing is translated any more.
         self._over = False
-        self._booleans = self._compaction = False
+        self._booleans = self._compaction = self._documents = False
         self._sessions: dict[str, _Session] = {}
         #: the ids of open requests for a new session: its id is known by the answer.
         self._opening: set[RequestId] = set()
@@ -184,6 +184,7 @@ class AgentEnd:
         can = params.get("clientCapabilities")
         self._booleans = has(can, "session", "configOptions", "boolean")
         self._compaction = has(can, "session", "compaction")
+        self._documents = has(can, protocol.PLAN)
 
         def answered(message: Message) -> Out:
             self.agreed = v2.answers_as_v2(message.get("result"))
@@ -197,7 +198,9 @@ class AgentEnd:
     # --- sessions ------------------------------------------------------------------------------
 
     def _shown(self) -> Shown:
-        return Shown(booleans=self._booleans, compaction=self._compaction)
+        return Shown(
+            booleans=self._booleans, compaction=self._compaction, documents=self._documents
+        )
 
     def _session(self, session_id: str) -> _Session:
         if session_id not in self._sessions:

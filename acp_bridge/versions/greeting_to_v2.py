@@ -55,7 +55,6 @@ def for_bridge(params: Json) -> Json:
             protocol.QUOTA: {},
         },
         "auth": {"terminal": has(can, "auth", "terminal")},
-        protocol.PLAN: {},
         protocol.SUBAGENTS: {},
         "_meta": meta,
     }

@@ -39,10 +39,14 @@ from acp_bridge.versions.options_to_v1 import (
 class Shown:
     """Translates the updates of one session, and knows what a client of version 1 was shown."""
 
-    def __init__(self, *, booleans: bool = False, compaction: bool = False) -> None:
+    def __init__(
+        self, *, booleans: bool = False, compaction: bool = False, documents: bool = False
+    ) -> None:
         """`booleans`: the client takes config options that are on or off.
 
         `compaction`: it takes updates about the compaction of a conversation.
+
+        `documents`: it takes plans that are documents.
         """
         self.messages = Messages()
         self.cards = Cards()
@@ -53,6 +57,7 @@ class Shown:
         #: the option that version 1 knows as modes, as it was last told.
         self.mode: Json | None = None
         self._booleans = booleans
+        self._documents = documents
         self._notices = 0
         of_compaction = _same if compaction else _nothing
         self._rows: dict[str, Callable[[Json], list[Json]]] = {
@@ -64,7 +69,7 @@ class Shown:
             v2.TOOL_CALL_CONTENT_CHUNK: self.cards.piece,
             v2.TERMINAL_UPDATE: self.cards.terminal,
             v2.TERMINAL_OUTPUT_CHUNK: self.cards.output,
-            PLAN_UPDATE: _plan,
+            PLAN_UPDATE: self._plan,
             COMMANDS_UPDATE: _commands,
             OPTIONS_UPDATE: self._options_update,
             v2.NOTICE: self._notice,
@@ -110,6 +115,20 @@ class Shown:
             protocol.AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-notice-{self._notices}"
         )
         return [chunk] if text else []
+
+    def _plan(self, update: Json) -> list[Json]:
+        """Return the update that shows a plan.
+
+        Version 1 has one plan of items, the last told, and a draft for plans that are documents.
+        """
+        plan = as_object(update.get(protocol.PLAN))
+        if v2.is_document(plan):
+            return [update] if self._documents else []
+        if plan.get("type") != v2.ITEMS:
+            return []
+        kept = {name: value for name, value in update.items() if name == "_meta"}
+        entries = [entry_of_v1(each) for each in objects(plan.get("entries"))]
+        return [{"sessionUpdate": PLAN, "entries": entries, **kept}]
 
     # --- settings ------------------------------------------------------------------------------
 
@@ -158,18 +177,3 @@ def _of_sessions(update: Json) -> list[Json]:
 
 def _commands(update: Json) -> list[Json]:
     return [{**update, "availableCommands": commands_to_v1(update.get("availableCommands"))}]
-
-
-def _plan(update: Json) -> list[Json]:
-    """Return the update that shows a plan.
-
-    Version 1 has one plan of items, the last told, and a draft for documents as version 2 has them.
-    """
-    plan = as_object(update.get(protocol.PLAN))
-    if v2.is_document(plan):
-        return [update]
-    if plan.get("type") != v2.ITEMS:
-        return []
-    kept = {name: value for name, value in update.items() if name == "_meta"}
-    entries = [entry_of_v1(each) for each in objects(plan.get("entries"))]
-    return [{"sessionUpdate": PLAN, "entries": entries, **kept}]

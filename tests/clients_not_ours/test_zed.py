@@ -126,7 +126,7 @@ def plans(told: list[tuple[str, Message]]) -> list[Any]:
     return [update["plan"] for _, update in told if update["sessionUpdate"] == "plan_update"]
 
 
-@pytest.mark.hazard("R3")
+@pytest.mark.hazard("X1.11")
 async def test_plans_and_subagents_of_claude_arrive_in_its_form_live_and_in_a_load(
     world: World, drafts: Schema
 ) -> None:

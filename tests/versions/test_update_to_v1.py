@@ -362,15 +362,16 @@ def test_the_plan_that_was_told_last_is_the_plan() -> None:
 
 
 @pytest.mark.parametrize("plan", [MARKDOWN, {"type": "file", "planId": "p", "uri": "file:///p"}])
-def test_a_plan_that_is_a_document_is_told_as_it_is(plan: Json) -> None:
+def test_a_plan_that_is_a_document_is_told_to_a_client_that_takes_such_plans(plan: Json) -> None:
     update = {"sessionUpdate": "plan_update", "plan": plan}
-    assert Shown().update(update) == [update]
+    assert Shown(documents=True).update(update) == [update]
+    assert Shown().update(update) == []
 
 
 @pytest.mark.parametrize("broken", [{"planId": 1}, {"content": None}, {"type": []}])
 def test_a_document_of_a_plan_with_a_member_of_a_wrong_type_is_not_told(broken: Json) -> None:
     update = {"sessionUpdate": "plan_update", "plan": {**MARKDOWN, **broken}}
-    assert Shown().update(update) == []
+    assert Shown(documents=True).update(update) == []
 
 
 def test_a_notice_is_a_text_unless_it_is_for_information_alone() -> None:

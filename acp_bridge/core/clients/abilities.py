@@ -209,7 +209,8 @@ class ClientAbilities:
         """
         kind = update.get("sessionUpdate")
         if isinstance(kind, str) and (needed := ASKED_FOR_KINDS.get(kind)):
-            return update if self.has(*needed) else _as_plan(update)
+            taken = self.shows_said or self.has(*needed)
+            return update if taken else _as_plan(update)
         if kind == OPTIONS_UPDATE:
             return self.fit(update)
         if has_unknown(update) and not self._takes("an update", kind):
