@@ -42,7 +42,9 @@ from acp_bridge.versions.v2 import AUTH_LOGIN
 #: the component that a bridge is.
 BRIDGE: Final = "Proxy(0)"
 _SERVERS: Final = "mcpServers"
+#: a line with one of these may have a secret.
 _IN_LINE: Final = _SERVERS.encode()
+_PROMPT: Final = SYSTEM_PROMPT.encode()
 _KEPT_BACK: Final = frozenset({"env", "headers"})
 _PROVIDERS: Final = "providers/"
 #: how nearly every line begins. The rest of such a line is the end of its event, too.
@@ -106,6 +108,7 @@ class Direction:
             if (
                 line.startswith(_UPDATE)
                 and _IN_LINE not in line
+                and _PROMPT not in line
                 and (self._trusted or _is_update(line, message))
             ):
                 events.append(head + line[_BEGUN:] + b"\n")

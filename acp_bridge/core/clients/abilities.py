@@ -208,9 +208,9 @@ class ClientAbilities:
         `has_terminals`: the terminals that the agent shows are at this client.
         """
         kind = update.get("sessionUpdate")
-        if isinstance(kind, str) and (needed := ASKED_FOR_KINDS.get(kind)):
-            taken = self.shows_said or self.has(*needed)
-            return update if taken else _as_plan(update)
+        needed = ASKED_FOR_KINDS.get(kind) if isinstance(kind, str) else None
+        if needed and not (self.shows_said or self.has(*needed)):
+            return _as_plan(update)
         if kind == OPTIONS_UPDATE:
             return self.fit(update)
         if has_unknown(update) and not self._takes("an update", kind):

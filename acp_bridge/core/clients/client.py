@@ -91,7 +91,8 @@ class ClientRequest(Struct, frozen=True, eq=False):
         """Answer the request with a result or an error."""
         match answer:
             case Ok(result):
-                self.answer(self.client.abilities.fit_end(result))
+                prompted = self.method == protocol.SESSION_PROMPT
+                self.answer(self.client.abilities.fit_end(result) if prompted else result)
             case Err(error):
                 self.fail(error)
 

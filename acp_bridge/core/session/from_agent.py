@@ -118,7 +118,8 @@ class FromAgent:
         texts = iter(run.texts)
         for text in texts:
             self._words = None
-            self.on_update(link, run.with_text(text)["params"])
+            params = run.with_text(text)["params"]
+            errors.contained(self.on_update, link, params, what="an update of the agent failed")
             if self._words and self._phased == (link, self._core.now):
                 self._transcript.show_more_words(self._words, texts)
 

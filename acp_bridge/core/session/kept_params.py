@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from acp_bridge.core import errors
 from acp_bridge.core.journal import SessionJournal
 from acp_bridge.core.protocol import Json
 from acp_bridge.core.records import replace
 from acp_bridge.core.session.opening import Workspace
 
+#: why a load is refused that names another folder, say, than the session has.
+OTHER: Final = "the session is open with another one"
 #: the journal's key.
 _KEY: Final = "params"
 
@@ -30,10 +33,16 @@ class KeptParams:
         names = self._names & given.keys()
         return [name for name in names if given[name] != self._kept.get(name)]
 
+    def check(self, given: Json) -> None:
+        """Raise RpcError if a request's parameters say something else than is kept."""
+        if other := self.differing(given):
+            raise errors.invalid(OTHER, other[0])
+
     def added(self, workspace: Workspace) -> Workspace:
         """Return the workspace with what is kept, after it was kept. Raises JournalError."""
         given = {**workspace.kept, **workspace.extra}
         if changed := self.differing(given):
-            self._kept = {**self._kept, **{name: given[name] for name in changed}}
-            self._journal.set(_KEY, self._kept)
+            kept = {**self._kept, **{name: given[name] for name in changed}}
+            self._journal.set(_KEY, kept)
+            self._kept = kept
         return replace(workspace, kept=self._kept)

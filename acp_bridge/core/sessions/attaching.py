@@ -91,6 +91,7 @@ class Attaching:
                 session = self._live.get(session_id)
                 if session is None or session.closing:
                     raise errors.unknown_session()
+            session.kept_params.check(given)
             held = self.hold_of(request)
             await session.replay.load(request, history, attached=True, held=held)
             return ANSWERED

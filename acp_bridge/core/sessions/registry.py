@@ -38,6 +38,7 @@ from acp_bridge.core.runtime import waits
 from acp_bridge.core.runtime.keyed_locks import KeyedLocks
 from acp_bridge.core.session.clients.shown import cursor_of
 from acp_bridge.core.session.feature import AnswersClosed
+from acp_bridge.core.session.kept_params import OTHER
 from acp_bridge.core.session.opening import Opening, Workspace, in_time
 from acp_bridge.core.session.session import Session
 from acp_bridge.core.session.session_context import SessionContext
@@ -53,9 +54,6 @@ from acp_bridge.core.sessions.listing import Listing
 from acp_bridge.core.sessions.pool import Pool
 from acp_bridge.core.sessions.session_store import SessionStore
 from acp_bridge.core.wire.jsonrpc import RpcError
-
-#: why a load is refused that names another folder, say, than the session has.
-_OTHER = "the session is open with another one"
 
 
 class Sessions:
@@ -273,8 +271,8 @@ class Sessions:
                     session.features.begin("resume")
                 elif not shared and request.client.sets_up:
                     _move(session, workspace)
-                elif other := session.kept_params.differing(given):
-                    raise errors.invalid(_OTHER, other[0])
+                else:
+                    session.kept_params.check(given)
             held = self.attaching.hold_of(request)
             history = History.FULL if replay else History.PENDING
             await session.replay.load(request, history, attached=shared, held=held)
@@ -518,7 +516,7 @@ def _move(session: Session, workspace: Workspace) -> None:
     Raises RpcError for another folder than the session's.
     """
     if PurePath(workspace.cwd) != PurePath(session.workspace.cwd):
-        raise errors.invalid(_OTHER, "cwd")
+        raise errors.invalid(OTHER, "cwd")
     before = session.workspace
     session.move(workspace)
     now = session.workspace

@@ -99,6 +99,8 @@ class RunReader:
         rest = lines.pop()
         if lines and decoder.unfinished:
             yield from decoder.feed(lines.pop(0) + b"\n")
+            if not lines and not rest:
+                return  # an empty feed would say that nothing more comes for now
         if not lines or decoder.unfinished or decoder.heard:
             yield from decoder.feed(b"\n".join([*lines, rest]))
             return

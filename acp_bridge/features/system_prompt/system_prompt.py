@@ -25,12 +25,19 @@ def _check(client: Client, given: Json, capabilities: object) -> None:
     if client.rights and not client.may(Right.SET):
         raise errors.refused("this login may not set a system prompt")
     match given[SYSTEM_PROMPT]:
-        case {"mode": str(mode), "content": [_, *_]}:
+        case {"mode": str(mode), "content": [_, *_] as content} if all(map(_is_text, content)):
             can = has(capabilities, *_NAME, "mode", mode) or mode == "append"
         case _:
-            raise errors.invalid("must have a mode, and content that is not empty", SYSTEM_PROMPT)
+            raise errors.invalid("must have a mode, and content of text blocks", SYSTEM_PROMPT)
     if has(capabilities, *_NAME) and not can:
         raise errors.invalid("the agent does not have this mode", f"{SYSTEM_PROMPT}.mode")
+
+
+def _is_text(block: object) -> bool:
+    match block:
+        case {"type": "text", "text": str()}:
+            return True
+    return False
 
 
 PLUGIN: Final = Plugin(keeps=frozenset({SYSTEM_PROMPT}), check=_check)

@@ -37,11 +37,11 @@ from acp_bridge.core.protocol import (
     Json,
     after_of,
     as_object,
-    meta_of,
     only_if_live,
     own_meta,
     queue_words,
     with_own_meta,
+    without,
     without_client_name,
 )
 from acp_bridge.core.runtime import waits
@@ -374,13 +374,12 @@ class Passage:
 def _attaching(load: ClientRequest) -> Json:
     """Return the parameters of the `_acp_bridge/attach` that is sent for a remote client's load.
 
-    They have the session's id, `history` and `_meta`; a remote client's folder and MCP servers do
+    They have `history`, and all of the load but a remote client's folder and MCP servers, which do
     not count in the other bridge.
     """
-    given: Json = load.params
     history = History.FULL if load.method == SESSION_LOAD else History.PENDING
-    told = {"sessionId": given["sessionId"], HISTORY: history}
-    return {**told, **meta_of(given)}
+    told = without(load.params, "cwd", "additionalDirectories", "mcpServers")
+    return {**told, HISTORY: history}
 
 
 class PassedQuestions:

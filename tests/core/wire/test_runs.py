@@ -58,6 +58,8 @@ _ODD = [
 ]
 #: a line with a text before the one that counts, and room for it.
 _NOTED = _LIKE.replace(b'"text": "a"', b'"annotations": {"text": "%b"}, "text": "a"')
+#: a message that is spread over lines.
+_SPREAD = [b"{", b'"jsonrpc": "2.0", "method": "x"', b"}"]
 _lines = st.one_of(
     st.builds(words, st.text(max_size=3)),
     st.builds(words, st.text(max_size=3), messageId=st.sampled_from("mn")),
@@ -67,6 +69,7 @@ _lines = st.one_of(
 
 
 @example([words("1", messageId=name) for name in "mnmnmnm"], [200])
+@example([*_SPREAD, b""], [len(_SPREAD[0]) + 1, len(b"\n".join(_SPREAD[:2])) + 1])
 @example([_NOTED % each for each in (b"a", b"b", b"c")], [len(_NOTED)])
 @example([_LIKE, b"{", _LIKE, _LIKE, b""], [len(_LIKE) + 1])
 @example([_LIKE, b"{", _LIKE, _LIKE, b""], [len(_LIKE) + 1, len(_LIKE) + 2])

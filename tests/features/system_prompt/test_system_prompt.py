@@ -33,6 +33,10 @@ def told(text: str, mode: str = "append") -> Json:
     return {"systemPrompt": {"mode": mode, "content": [{"type": "text", "text": text}]}}
 
 
+_NO_TEXTS = [
+    {"mode": "append", "content": [block]}
+    for block in ({"type": "image", "data": ""}, {"type": "text", "text": 1}, "be kind")
+]
 ONE, TWO = told("one"), told("two", "override")
 
 
@@ -113,7 +117,9 @@ async def test_a_client_that_joins_may_say_the_same_and_nothing_else(tmp_path: P
         assert len(it.agent.params("session/resume")) == 0
 
 
-@pytest.mark.parametrize("wrong", [None, "be kind", {"mode": "append"}, {"content": [{}]}])
+@pytest.mark.parametrize(
+    "wrong", [None, "be kind", {"mode": "append"}, {"content": []}, *_NO_TEXTS]
+)
 async def test_what_is_no_system_prompt_is_refused(tmp_path: Path, wrong: Any) -> None:
     async with bench(tmp_path, agent()) as it:
         error = await it.editor.refused("session/new", {**SETUP, "systemPrompt": wrong})
@@ -187,3 +193,20 @@ def test_a_trace_has_its_mode_and_not_its_words() -> None:
     (event,) = coming.feed(line, 0.0)
     assert b'"systemPrompt":{"mode":"append"}' in event
     assert b"key" not in event
+
+
+async def test_an_attach_with_another_one_is_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path, agent()) as it:
+        session_id = await begun(it, ONE)
+        other = await it.joined()
+        about = {"sessionId": session_id}
+        assert (await other.refused("_acp_bridge/attach", {**about, **TWO})).code == -32602
+        await other.ask("_acp_bridge/attach", {**about, **ONE})
+
+
+def test_a_trace_has_no_words_of_one_that_an_agent_repeats_in_an_update() -> None:
+    coming, _ = both_ways("Agent")
+    update = b'{"sessionUpdate":"x","_meta":{"systemPrompt":{"content":[{"text":"key"}]}}}'
+    params = b'{"sessionId":"s","update":%b}' % update
+    line = b'{"jsonrpc":"2.0","method":"session/update","params":%b}\n' % params
+    assert b"key" not in b"".join(coming.feed(line, 0.0))

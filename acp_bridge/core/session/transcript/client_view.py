@@ -391,6 +391,8 @@ class ClientView:
                 self.send(self._line(commands))
 
     def _keep(self, kept: _Kept) -> None:
+        if not kept.line:  # the client can't take it
+            return
         if not self._kept:
             self._caught_up = anyio.Event()
         self._kept.append(kept)
