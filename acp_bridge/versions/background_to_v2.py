@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge.core.protocol import ITEM_IDS, TOOL_CALL, TOOL_CALL_UPDATE, Json, objects
+from acp_bridge.core.protocol import ITEM_IDS, TOOL_CALL, TOOL_CALL_UPDATE, Json, objects, without
 
 _CALL: Final = ITEM_IDS[TOOL_CALL]
 
@@ -54,4 +54,4 @@ def _ability(card: object, *, able: bool) -> Json:
 
 
 def _without_cancel(item: Json) -> Json:
-    return {name: value for name, value in item.items() if name != "cancel"}
+    return without(item, "cancel")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from acp_bridge.core.protocol import Json, objects
+from acp_bridge.core.protocol import Json, objects, without
 
 
 def block_to_v1(block: object) -> Json | None:
@@ -12,7 +12,7 @@ def block_to_v1(block: object) -> Json | None:
     if not isinstance(block, dict) or not isinstance(block.get("type"), str):
         return None
     if "icons" in block:
-        return {name: value for name, value in block.items() if name != "icons"}
+        return without(block, "icons")
     return block
 
 

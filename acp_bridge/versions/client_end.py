@@ -547,7 +547,7 @@ def _permission(params: Json) -> Json:
     """Return a permission question's parameters in version 2, in the agent's own form if kept."""
     call = as_object(params.get("toolCall"))
     title = call.get("title")
-    told = {key: value for key, value in without_said(params).items() if key != "toolCall"}
+    told = without(without_said(params), "toolCall")
     told["title"] = title if isinstance(title, str) and title else "Permission"
     told["subject"] = {"type": v2.OF_TOOL_CALL, "toolCall": tool_call(call)}
     return {**told, **as_object(own_meta(params).get(protocol.SAID))}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acp_bridge.core.protocol import Json, as_object, objects, renamed
+from acp_bridge.core.protocol import Json, as_object, objects, renamed, without
 from acp_bridge.versions import v2
 
 
@@ -68,7 +68,7 @@ def commands_to_v1(commands: object) -> list[Json]:
     told = []
     for each in objects(commands):
         if each.get("type") == "command":
-            command = {name: value for name, value in each.items() if name != "type"}
+            command = without(each, "type")
             if "input" in command:
                 command["input"] = _input(command["input"])
             told.append(command)
@@ -80,4 +80,4 @@ def _input(value: object) -> Json | None:
     given = as_object(value)
     if given.get("type") != "text":
         return None
-    return {name: each for name, each in given.items() if name != "type"}
+    return without(given, "type")

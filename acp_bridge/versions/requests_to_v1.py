@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from acp_bridge.core import errors, protocol
-from acp_bridge.core.protocol import Json, own_meta, with_own_meta
+from acp_bridge.core.protocol import Json, own_meta, with_own_meta, without
 from acp_bridge.versions import v2
 from acp_bridge.versions.settings_to_v2 import servers
 
@@ -14,7 +14,7 @@ def resume(params: Json) -> tuple[str, Json]:
     Raises RpcError for a replay from an unknown place.
     """
     replay = params.get(v2.REPLAY_FROM)
-    told = {key: value for key, value in params.items() if key != v2.REPLAY_FROM}
+    told = without(params, v2.REPLAY_FROM)
     told["mcpServers"] = servers(params.get("mcpServers"))
     match replay:
         case None:
@@ -31,7 +31,7 @@ def resume(params: Json) -> tuple[str, Json]:
 def prompt(params: Json) -> Json:
     """Return the parameters of a prompt with its idempotency key moved to the bridge's `_meta`."""
     key = params.get(v2.IDEMPOTENCY_KEY)
-    told = {name: value for name, value in params.items() if name != v2.IDEMPOTENCY_KEY}
+    told = without(params, v2.IDEMPOTENCY_KEY)
     if key is None:
         return told
     return with_own_meta(told, {**own_meta(told), protocol.PROMPT_KEY: key})

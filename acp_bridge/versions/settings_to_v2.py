@@ -12,6 +12,7 @@ from acp_bridge.core.protocol import (
     as_object,
     objects,
     renamed,
+    without,
 )
 from acp_bridge.versions import v2
 
@@ -128,7 +129,7 @@ def servers(listed: object) -> object:
 
 def _server(server: Json) -> Json:
     if server.get("type") == "stdio":
-        told = {key: value for key, value in server.items() if key != "type"}
+        told = without(server, "type")
         return {**told, "args": told.get("args") or [], "env": told.get("env") or []}
     if server.get("type") == "http":
         return {**server, "headers": server.get("headers") or []}

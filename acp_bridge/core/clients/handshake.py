@@ -36,6 +36,7 @@ from acp_bridge.core.protocol import (
     objects,
     own_meta,
     with_own_meta,
+    without,
     without_client_name,
     without_machine,
     without_own_meta,
@@ -133,7 +134,7 @@ def for_client(agent: Json, settings: Json) -> Json:
     capabilities = with_own_meta(capabilities, own)
     info = as_object(agent.get("agentInfo"))
     if not isinstance(info.get("version", ""), str):
-        info = {name: info[name] for name in info if name != "version"}
+        info = without(info, "version")
     ways = [each for each in objects(agent.get("authMethods")) if isinstance(each.get("id"), str)]
     return {
         **agent,

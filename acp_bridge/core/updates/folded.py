@@ -22,6 +22,7 @@ from acp_bridge.core.protocol import (
     TOOL_CALL_UPDATE,
     Json,
     as_object,
+    without,
 )
 from acp_bridge.core.updates.children import Child, Children, is_of_subagents, names_session
 from acp_bridge.core.updates.tool_calls import title
@@ -116,7 +117,7 @@ class Folded:
         if kind in (TOOL_CALL, TOOL_CALL_UPDATE) and card_id in self._children.asked:
             if update.get("status") in ENDED:
                 self._children.asked.discard(str(card_id))
-            meta = {name: value for name, value in params.items() if name != "sessionId"}
+            meta = without(params, "sessionId")
             return [{**meta, "update": in_name_of(child, self._children.unlinked(update))}]
         return []
 

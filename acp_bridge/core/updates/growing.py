@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from acp_bridge.core.protocol import ENDED, TOOL_CALL_UPDATE, Json, as_object
+from acp_bridge.core.protocol import ENDED, TOOL_CALL_UPDATE, Json, as_object, without
 
 _OUTPUT: Final = ("content", "rawOutput")
 #: the members of an update that take the place of what was told before, unless they are null.
@@ -62,7 +62,7 @@ def _replaces(params: Json) -> bool:
     update = params["update"]
     if not params.keys() <= {"update", "_meta"} or not isinstance(update, dict):
         return False
-    told = {name: value for name, value in update.items() if name != "_meta"}
+    told = without(update, "_meta")
     content = told.get("content", [])
     is_text = isinstance(content, list) and all(map(_is_text, content))
     return is_text and told.keys() <= _REPLACING and None not in told.values()

@@ -30,6 +30,7 @@ from acp_bridge.core.protocol import (
     USER_MESSAGE,
     Json,
     as_object,
+    without,
     without_own_meta,
 )
 from acp_bridge.core.wire.jsonrpc import whole_number
@@ -127,7 +128,7 @@ def with_kind(params: Json) -> Json:
     update = {**flat, **as_object(params.get("update"))}
     for name in _NAMES_OF_KINDS:
         if isinstance(kind := update.get(name), str) and as_word(kind) in _KINDS:
-            rest = in_camel_case({n: update[n] for n in update if n != name})
+            rest = in_camel_case(without(update, name))
             return {**around, "update": {"sessionUpdate": as_word(kind), **rest}}
     return params
 
@@ -139,7 +140,7 @@ def mended(update: Json) -> list[Json]:
         kind = as_word(kind)
         update = {**update, "sessionUpdate": kind}
     if not isinstance(update.get("_meta"), dict | None):
-        update = {name: update[name] for name in update if name != "_meta"}
+        update = without(update, "_meta")
     update = without_own_meta(update)
     if kind in MESSAGES:
         return [*_chunks(update)]
@@ -177,7 +178,7 @@ def _chunks(update: Json) -> Iterator[Json]:
     content = update.get("content")
     if content is None and _is_text(update.get("text")):
         content = update["text"]
-        update = {name: update[name] for name in update if name != "text"}
+        update = without(update, "text")
     for item in content if isinstance(content, list) else [content]:
         if (block := _block(item)) is not None:
             block = without_own_meta(block)
@@ -195,7 +196,7 @@ def _block(item: Any) -> Json | None:
     text = next((item[n] for n in ("text", "content") if item.get(n) is not None), "")
     if isinstance(text, str) and item.get("type") == "text" and item.get("text") == text:
         return item
-    kept = {name: item[name] for name in item if name != "content"}
+    kept = without(item, "content")
     return {**kept, "type": "text", "text": text if isinstance(text, str) else str(text)}
 
 
@@ -310,7 +311,7 @@ def _command(given: Any) -> Json | None:
         return {**told, "input": {"hint": hint}}
     if hint is None or isinstance(as_object(hint).get("hint"), str):
         return told
-    return {name: told[name] for name in told if name != "input"}
+    return without(told, "input")
 
 
 #: kinds that tell a list: the member that has it, and what reads its items.
@@ -358,7 +359,7 @@ def _state(update: Json) -> Iterator[Json]:
         elif update.get(name) is not None:
             return
     if not _is_cost(update.get("cost")):
-        update = {name: update[name] for name in update if name != "cost"}
+        update = without(update, "cost")
     for name in ("title", "updatedAt"):
         if not isinstance(update.get(name), str | None):
             update = {**update, name: None}

@@ -24,7 +24,7 @@ from typing import Any, Final, Self, TypeAlias, TypeGuard
 
 from msgspec import Struct
 
-from acp_bridge.core.protocol import CANCEL_REQUESTS, SESSION_CANCEL, ErrorCode, as_object
+from acp_bridge.core.protocol import CANCEL_REQUESTS, SESSION_CANCEL, ErrorCode, as_object, without
 from acp_bridge.core.records import replace
 from acp_bridge.core.wire.long_line import read_ends
 from acp_bridge.core.wire.plain_json import SHALLOW, plain_loads, read_plain, write_any, write_plain
@@ -526,7 +526,7 @@ def _checked(value: Any) -> Message | Malformed:
     id = value.get("id")
     if type(id) not in _ID_TYPES:
         if type(value.get("method")) is str and value["method"] in CANCELS:  # it needs no id
-            return {name: value[name] for name in value if name != "id"}
+            return without(value, "id")
         answers = "method" not in value and ("result" in value or "error" in value)
         meant = id[0] if answers and type(id) is list and len(id) == 1 else None
         reason = "the id is neither a string nor a number"
@@ -534,7 +534,7 @@ def _checked(value: Any) -> Message | Malformed:
     if "method" in value:
         if type(value["method"]) is not str:
             if value["method"] is None and _answers(value):
-                return {name: value[name] for name in value if name != "method"}
+                return without(value, "method")
             return _invalid(id, "the method is not a string")
     elif "result" not in value and "error" not in value:
         return _invalid(id, "no method", answer="id" in value)

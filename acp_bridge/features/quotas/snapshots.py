@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.clients.client import ClientRequest
-from acp_bridge.core.protocol import QUOTA_READ, QUOTA_UPDATE, Json
+from acp_bridge.core.protocol import QUOTA_READ, QUOTA_UPDATE, Json, without
 from acp_bridge.core.session.feature import Feature, Parts, Plugin
 from acp_bridge.core.settings import Settings
 
@@ -37,7 +37,7 @@ class Snapshots(Feature):
 
     def note_state(self, link: Link, update: Json, *, announced: bool) -> Json:
         """Note the snapshot in a `quota_update`."""
-        self._note(link, {name: said for name, said in update.items() if name != "sessionUpdate"})
+        self._note(link, without(update, "sessionUpdate"))
         return update
 
     async def _read(self, request: ClientRequest, params: Json) -> Any:

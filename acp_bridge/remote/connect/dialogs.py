@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from acp_bridge.core.protocol import CANCEL_REQUEST, QUESTION, as_object, own_meta, parted
+from acp_bridge.core.protocol import CANCEL_REQUEST, QUESTION, as_object, own_meta, parted, without
 from acp_bridge.core.wire import jsonrpc
 from acp_bridge.core.wire.jsonrpc import Message, RequestId
 from acp_bridge.remote.connect.kept import Dialog
@@ -127,4 +127,4 @@ class Dialogs:
 
 
 def _said(params: Any) -> Any:
-    return {name: value for name, value in as_object(params).items() if name != "_meta"}
+    return without(as_object(params), "_meta")

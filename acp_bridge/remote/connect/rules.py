@@ -32,6 +32,7 @@ from acp_bridge.core.protocol import (
     Json,
     as_object,
     queue_words,
+    without,
 )
 from acp_bridge.core.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.core.updates.wording import words
@@ -173,4 +174,4 @@ def _plain(value: Any) -> Any:
     """Return an object without its own `_meta`; any other value as it is."""
     if not isinstance(value, dict):
         return value
-    return {name: each for name, each in value.items() if name != "_meta"}
+    return without(value, "_meta")

@@ -25,6 +25,7 @@ from acp_bridge.core.protocol import (
     Json,
     as_object,
     own_meta,
+    without,
 )
 from acp_bridge.core.wire.jsonrpc import dumps
 
@@ -237,5 +238,5 @@ def _piece(update: Json) -> str | None:
 
 
 def _members(update: Json) -> Json:
-    kept = {name: value for name, value in update.items() if name != "sessionUpdate"}
-    return {name: value for name, value in kept.items() if name != "toolCallId"}
+    kept = without(update, "sessionUpdate")
+    return without(kept, "toolCallId")

@@ -41,6 +41,7 @@ from acp_bridge.core.protocol import (
     objects,
     own_meta,
     with_own_meta,
+    without,
     without_said,
     without_terminals,
 )
@@ -391,7 +392,7 @@ class Questions:
         It has not been shown the call's card, so it is told all of the call (invariant V9).
         """
         if (about := question.about) is None:
-            said = {name: value for name, value in params.items() if name != "toolCallId"}
+            said = without(params, "toolCallId")
             return {**said, "message": f"[{child.title}] {params.get('message', '')}"}
         self._children.asked.add(str(about.get("toolCallId")))
         if client.on_socket and names_terminal(about):
@@ -507,7 +508,7 @@ def _with_origin(question: _Question, client: Client) -> Any:
         return params
     if origin.client is client:
         return {**params, "requestId": origin.call.id}
-    return {key: value for key, value in params.items() if key != "requestId"}
+    return without(params, "requestId")
 
 
 def _settles(call: Call, result: object) -> bool:

@@ -17,7 +17,14 @@ from msgspec import Struct
 from acp_bridge.core import protocol
 from acp_bridge.core.agents.link import Link
 from acp_bridge.core.journal import JournalError, SessionJournal
-from acp_bridge.core.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, ErrorCode, Json
+from acp_bridge.core.protocol import (
+    SET_CONFIG_OPTION,
+    SET_MODE,
+    SET_MODEL,
+    ErrorCode,
+    Json,
+    without,
+)
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.opening import Refused
 from acp_bridge.core.session.requests import options
@@ -101,7 +108,7 @@ class UserSettings:
         """Note a client's setting that the agent has confirmed."""
         if not isinstance(params, dict) or options.kind(method, params) is None:
             return
-        kept = {key: value for key, value in params.items() if key != "sessionId"}
+        kept = without(params, "sessionId")
         self._put(Choice(method, kept))
         before = options.values(self.shown)
         if self._note_confirmed(method, kept, result):
@@ -267,7 +274,7 @@ class UserSettings:
             meta = said.get("_meta") if isinstance(said, dict) else None
             if meta is None and held.get(name) == value:
                 meta = held.get("_meta")
-            rest = {each: held[each] for each in held if each != "_meta"}
+            rest = without(held, "_meta")
             self._show({key: {**rest, name: value, **({} if meta is None else {"_meta": meta})}})
 
     def _find(self, kind: object) -> Choice | None:

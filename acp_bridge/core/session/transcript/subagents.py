@@ -19,6 +19,7 @@ from acp_bridge.core.protocol import (
     TRANSCRIPT,
     Json,
     as_object,
+    without,
 )
 from acp_bridge.core.runtime.log import event
 from acp_bridge.core.session.transcript.transcript_out import TranscriptOut
@@ -61,7 +62,7 @@ class Subagents:
             update = taken
         elif phase is Phase.LEAK:
             return []
-        told = {name: value for name, value in params.items() if name != "sessionId"}
+        told = without(params, "sessionId")
         told |= {"sessionId": key, "update": update} if child else {"update": update}
         return [*self._unannounced(child), told]
 
@@ -81,7 +82,7 @@ class Subagents:
         child = known or self._children.new(agent_id, parent)
         link.children.add(agent_id)
         if phase is Phase.REPLAY:  # the state is of then
-            replayed = {name: said for name, said in update.items() if name != "state"}
+            replayed = without(update, "state")
             self._children.note(child, replayed)
             return []
         if child.stopped and works and phase is Phase.LEAK:
