@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from acp_bridge.core.protocol import Json
+from acp_bridge.core.protocol import ATTACH, Json
 
 #: the member of the parameters of `_acp_bridge/attach`.
 HISTORY: Final = "history"
@@ -26,3 +26,8 @@ def history_of(params: Json) -> History | None:
     """Return how much an attach asks for, by default all; None for a value that is unknown."""
     given = params.get(HISTORY, History.FULL)
     return History(given) if given in list(History) else None
+
+
+def attaches_whole(method: str, params: Json) -> bool:
+    """Return True for an attach that asks for all of the session."""
+    return method == ATTACH and history_of(params) is History.FULL

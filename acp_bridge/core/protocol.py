@@ -458,7 +458,7 @@ def after_of(method: str, params: Json) -> object:
 
 def resuming(params: Json, cursor: str | None) -> Json:
     """Return the parameters of a resume or attach that shows what follows `cursor`, or no past."""
-    own = {key: value for key, value in own_meta(params).items() if key != AFTER}
+    own = without(own_meta(params), AFTER)
     return with_own_meta(params, {**own, AFTER: cursor} if cursor else own)
 
 
@@ -553,7 +553,7 @@ def without_client_name(capabilities: Json) -> Json:
 
 def without_machine(capabilities: Json) -> Json:
     """Return a client's capabilities without its files and its terminals."""
-    return {name: can for name, can in capabilities.items() if name not in ("fs", "terminal")}
+    return without(capabilities, "fs", "terminal")
 
 
 def cursor_of(params: Json) -> object:
@@ -588,7 +588,7 @@ def _without(params: Json, name: str) -> Json:
     own = own_meta(params)
     if name not in own:
         return params
-    return with_own_meta(params, {key: value for key, value in own.items() if key != name})
+    return with_own_meta(params, without(own, name))
 
 
 def without_own_meta(params: Json) -> Json:

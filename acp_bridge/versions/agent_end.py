@@ -120,7 +120,6 @@ class AgentEnd:
             protocol.SET_MODE: self._set_mode,
             protocol.SET_CONFIG_OPTION: self._set_option,
             protocol.CANCEL_ITEM: self._cancel_one,
-            protocol.QUOTA_READ: self._same(protocol.QUOTA_READ),
         }
 
     def activity(self, session_id: str | None) -> Activity:

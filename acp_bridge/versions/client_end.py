@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any, Final
 
 from acp_bridge.core import errors, protocol
-from acp_bridge.core.history import History, history_of
+from acp_bridge.core.history import attaches_whole
 from acp_bridge.core.protocol import (
     Json,
     LiveState,
@@ -138,7 +138,7 @@ class ClientEnd:
         self._asked[inner] = asked
         if protocol.after_of(*sent) is not None:
             self._known(params.get("sessionId")).updates.replays = True
-        elif sent[0] == protocol.SESSION_LOAD or _attaches_whole(method, params):
+        elif sent[0] == protocol.SESSION_LOAD or attaches_whole(method, params):
             session_id = params.get("sessionId")
             self._known(session_id).updates.begin_replay()
             self._forget_children(session_id)
@@ -347,7 +347,7 @@ class ClientEnd:
         session.updates.end_message()
         session.updates.replays = False
         replayed = asked.params.get(v2.REPLAY_FROM) is not None
-        whole = replayed or _attaches_whole(asked.method, asked.params)
+        whole = replayed or attaches_whole(asked.method, asked.params)
         for child_id, update in self._children.told_anew(session_id, whole=whole):
             self._say(child_id, update)
         if whole:
@@ -536,11 +536,6 @@ class ClientEnd:
             for each in self._asked.values()
         )
         return _Session(settings, updates)
-
-
-def _attaches_whole(method: str, params: Json) -> bool:
-    """Return True for an attach that shows the session from its beginning."""
-    return method == protocol.ATTACH and history_of(params) is History.FULL
 
 
 def _permission(params: Json) -> Json:

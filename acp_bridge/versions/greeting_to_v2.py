@@ -52,7 +52,6 @@ def for_bridge(params: Json) -> Json:
             **as_object(unknown.get("session")),
             "configOptions": {"boolean": {}},
             "compaction": {},
-            protocol.QUOTA: {},
         },
         "auth": {"terminal": has(can, "auth", "terminal")},
         protocol.SUBAGENTS: {},

@@ -64,7 +64,7 @@ class Settings:
     def setting(self, params: Json) -> tuple[str, Json]:
         """Return method and parameters of version 1 for `session/set_config_option`."""
         chosen, value = params.get("configId"), params.get("value")
-        rest = {k: v for k, v in params.items() if k not in ("configId", "value", "type")}
+        rest = without(params, "configId", "value", "type")
         known = [each.get("configId") for each in self._options]
         if chosen == _MODE and chosen not in known and self._modes:
             return SET_MODE, {**rest, "modeId": value}

@@ -41,10 +41,9 @@ _OF_SESSION: Final = frozenset({"configOptions", "compaction", "notices", QUOTA,
 
 
 def is_converted(update: Json) -> bool:
-    """Return True for an update that may look different to different clients."""
+    """Return True for a known update that may look different to different clients."""
     kind = update.get("sessionUpdate")
-    known = isinstance(kind, str) and kind in _CONVERTED
-    return known or names_terminal(update) or has_unknown(update)
+    return (isinstance(kind, str) and kind in _CONVERTED) or names_terminal(update)
 
 
 def is_unknown(kind: str) -> bool:
@@ -79,9 +78,10 @@ def is_unknown_item(item: object) -> bool:
 def with_known_items(holder: Json) -> Json:
     """Return a tool call without the items of its content that are of an unknown kind."""
     content = holder.get("content")
-    if not isinstance(content, list) or not any(map(is_unknown_item, content)):
+    if not isinstance(content, list):
         return holder
-    return {**holder, "content": [each for each in content if not is_unknown_item(each)]}
+    known = [each for each in content if not is_unknown_item(each)]
+    return holder if len(known) == len(content) else {**holder, "content": known}
 
 
 def unknown_capabilities(told: object) -> Json:
@@ -172,9 +172,10 @@ class ClientAbilities:
         the agent said.
         """
         options = holder.get("configOptions")
-        if not isinstance(options, list) or all(map(self._takes_option, options)):
+        if not isinstance(options, list):
             return holder
-        return {**holder, "configOptions": [each for each in options if self._takes_option(each)]}
+        taken = [each for each in options if self._takes_option(each)]
+        return holder if len(taken) == len(options) else {**holder, "configOptions": taken}
 
     def _takes_option(self, option: object) -> bool:
         kind = as_object(option).get("type")

@@ -1,6 +1,6 @@
-"""Keeps what clients say with a session for its agent: each process is given it with the session.
+"""Keeps parameters with a session, so that each process of its agent is given them.
 
-Plugins name these parameters of the requests that open a session (`feature.Plugin.keeps`).
+Plugins name them: they are parameters of the requests that open a session (`feature.Plugin.keeps`).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ class KeptParams:
         kept = journal.get(_KEY) if names else None
         self._kept: Json = kept if isinstance(kept, dict) else {}
 
-    def differing(self, given: Json) -> list[str]:
+    def _changed(self, given: Json) -> list[str]:
         """Return the names of the kept parameters that a request gives with another value."""
         names = self._names & given.keys()
         return [name for name in names if given[name] != self._kept.get(name)]
 
     def check(self, given: Json) -> None:
         """Raise RpcError if a request's parameters say something else than is kept."""
-        if other := self.differing(given):
+        if other := self._changed(given):
             raise errors.invalid(OTHER, other[0])
 
     def added(self, workspace: Workspace) -> Workspace:
         """Return the workspace with what is kept, after it was kept. Raises JournalError."""
         given = {**workspace.kept, **workspace.extra}
-        if changed := self.differing(given):
+        if changed := self._changed(given):
             kept = {**self._kept, **{name: given[name] for name in changed}}
             self._journal.set(_KEY, kept)
             self._kept = kept

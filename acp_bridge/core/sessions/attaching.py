@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 from acp_bridge.core import errors
 from acp_bridge.core.clients.client import ANSWERED, Client, ClientRequest, Work
-from acp_bridge.core.history import History, history_of
+from acp_bridge.core.history import attaches_whole
 from acp_bridge.core.journal import JournalError
-from acp_bridge.core.protocol import ATTACH, SESSION_LOAD, Json, after_of
+from acp_bridge.core.protocol import SESSION_LOAD, Json, after_of
 from acp_bridge.core.runtime.keyed_locks import KeyedLocks
 from acp_bridge.core.session.clients.replay import Hold
 from acp_bridge.core.session.session import Session
@@ -47,9 +47,7 @@ class Attaching:
         session_id = given.get("sessionId")
         session = self._live.get(session_id) if isinstance(session_id, str) else None
         view = session.transcript.view_of(request.client) if session else None
-        whole = request.method == SESSION_LOAD or (
-            request.method == ATTACH and history_of(given) is History.FULL
-        )
+        whole = request.method == SESSION_LOAD or attaches_whole(request.method, given)
         goes_on = after_of(request.method, given) is not None
         if session is None or view is None or session.closing or not (whole or goes_on):
             return work

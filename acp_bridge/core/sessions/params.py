@@ -8,7 +8,7 @@ from typing import Final
 
 from acp_bridge.core import errors
 from acp_bridge.core.history import HISTORY, History, history_of
-from acp_bridge.core.protocol import CLIENT_NAME, PROMPT_KEY, Json, as_object, own_meta
+from acp_bridge.core.protocol import CLIENT_NAME, PROMPT_KEY, Json, as_object, own_meta, without
 from acp_bridge.core.session.opening import Workspace
 from acp_bridge.core.sessions import mcp_servers
 
@@ -60,8 +60,7 @@ def workspace(params: Json) -> Workspace:
         for number, root in enumerate(roots):
             if not isinstance(root, str) or not os.path.isabs(root):
                 raise errors.invalid("must be an absolute path", f"additionalDirectories.{number}")
-    own = ("cwd", "additionalDirectories", "mcpServers", "sessionId")
-    extra = {key: value for key, value in params.items() if key not in own}
+    extra = without(params, "cwd", "additionalDirectories", "mcpServers", "sessionId")
     return Workspace(cwd, None if roots is None else tuple(roots), tuple(servers), extra)
 
 

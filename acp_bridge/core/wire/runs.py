@@ -45,6 +45,10 @@ class Around(NamedTuple):
             return None
         return text if type(text) is str and text else None
 
+    def line(self, text: str) -> bytes:
+        """Return the line that has this text."""
+        return self.head[:-1] + dumps(text) + self.tail[1:]
+
 
 def around_texts(line: bytes, name: str) -> Iterator[Around]:
     """Yield what is around each text in a line of JSON that may be the member `name`."""
@@ -136,6 +140,6 @@ class RunReader:
         probe = f"{text}x"
         expected = _with_text(message, self._path, probe)
         for near in islice(around_texts(line, self._path[-1]), _PLACES):
-            if loads(near.head[:-1] + dumps(probe) + near.tail[1:]) == expected:
+            if loads(near.line(probe)) == expected:
                 self._message, self._around = message, near
                 return

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge.core import errors
-from acp_bridge.core.history import History, history_of
+from acp_bridge.core.history import attaches_whole
 from acp_bridge.core.protocol import (
     AFTER,
-    ATTACH,
     HEARS_ACCEPTED,
     HEARS_STATE,
     PROMPT_KEY,
@@ -41,10 +40,9 @@ def opening(session_id: str, opened: Json) -> Json:
     return {**given, "sessionId": session_id}
 
 
-def _attaches_whole(method: str, params: Json) -> bool:
+def _begins_anew(method: str, params: Json) -> bool:
     """Return True for an attach that shows the session from its beginning, not from a cursor."""
-    shows_all = history_of(params) is History.FULL and after_of(method, params) is None
-    return method == ATTACH and shows_all
+    return attaches_whole(method, params) and after_of(method, params) is None
 
 
 class First:
@@ -87,7 +85,7 @@ class First:
 
     def replays(self, method: str, params: Json) -> bool:
         """Return True for a request that replays a session from its beginning."""
-        return method == SESSION_LOAD or _attaches_whole(method, params)
+        return method == SESSION_LOAD or _begins_anew(method, params)
 
     def cursor_in(self, method: str, params: Json) -> object:
         """Return the cursor that the editor itself names in a request to open a session."""
@@ -171,7 +169,7 @@ class Second(First):
     def replays(self, method: str, params: Json) -> bool:
         if method == SESSION_RESUME:
             return as_object(params.get(v2.REPLAY_FROM)).get("type") == v2.FROM_START
-        return _attaches_whole(method, params)
+        return _begins_anew(method, params)
 
     def cursor_in(self, method: str, params: Json) -> object:
         place = as_object(params.get(v2.REPLAY_FROM))

@@ -22,7 +22,7 @@ from functools import partial
 import anyio
 from msgspec import Struct
 
-from acp_bridge.core.clients.abilities import is_converted
+from acp_bridge.core.clients.abilities import has_unknown, is_converted
 from acp_bridge.core.clients.client import Client
 from acp_bridge.core.journal.errors import JournalError
 from acp_bridge.core.journal.place import Place
@@ -553,7 +553,7 @@ class ClientView:
         if mark and self.takes_cursors:
             params = self._marked(params, mark)
         update = params.get("update")
-        if isinstance(update, dict) and is_converted(update):
+        if isinstance(update, dict) and (is_converted(update) or has_unknown(update)):
             has_terminals = not self.client.on_socket  # an agent makes its terminals at that one
             fit = self.client.abilities.fit_update(update, has_terminals=has_terminals)
             if fit is None:

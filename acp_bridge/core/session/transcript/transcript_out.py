@@ -44,7 +44,7 @@ from acp_bridge.core.updates import notices
 from acp_bridge.core.updates.children import Children, is_of_subagents, outward
 from acp_bridge.core.updates.folded import Folded
 from acp_bridge.core.updates.updates import Updates
-from acp_bridge.core.wire.jsonrpc import Answer, Err, RpcError, dumps, encode, notification
+from acp_bridge.core.wire.jsonrpc import Answer, Err, RpcError, encode, notification
 from acp_bridge.core.wire.runs import around_texts
 
 CARDS: Final = "cards"
@@ -274,7 +274,7 @@ class TranscriptOut:
         around = next(around_texts(line, "text"))
         for text in texts:
             if self._row.append_text(key, text):
-                self._lines.append(around.head[:-1] + dumps(text) + around.tail[1:])
+                self._lines.append(around.line(text))
             else:
                 self.show_words(with_text(update, text))
 
