@@ -9,9 +9,10 @@ from tests.support.client import RecordingClient
 from tests.support.recording import Message, RpcError
 
 
-async def opened(client: RecordingClient, cwd: Path) -> str:
+async def opened(client: RecordingClient, cwd: Path, **more: Any) -> str:
+    """Make a session, of whose request `more` are further parameters; returns its id."""
     await client.initialize()
-    return await client.new_session(cwd)
+    return await client.new_session(cwd, **more)
 
 
 def kinds(client: RecordingClient, since: int = 0) -> list[str]:

@@ -215,8 +215,6 @@ class Sessions:
             if session := self.live.get(session_id):
                 session.features.take(request, given)
                 return ANSWERED
-            if not await self._context.journal.has(session_id):
-                return None
             return await self._store.answer_closed(session_id, answer, given)
 
     async def live_within(self, request: ClientRequest, given: Json) -> Json:

@@ -177,11 +177,8 @@ class SessionStore:
         Raises RpcError, also when the session belongs to another agent (invariant R8). `reach` as
         in `create`.
         """
-        try:
-            if not await self._context.journal.has(session_id):
-                return None
-        except JournalError as exc:
-            raise errors.agent_trouble(f"the session can't be read: {exc}") from exc
+        if not await self._has(session_id):
+            return None
         advice = (
             f"; `{OWN_COMMANDS.line('doctor')}` says what is wrong with the data folder, and"
             f" `{OWN_COMMANDS.line('show', session_id)}` may print the session all the same"
@@ -214,8 +211,22 @@ class SessionStore:
         event("session.opened", session=session_id)
         return session
 
-    async def answer_closed(self, session_id: str, answer: AnswersClosed, given: Json) -> Json:
-        """Return a feature's answer about a session that no bridge has open; raises RpcError."""
+    async def _has(self, session_id: str) -> bool:
+        """Return True if the journal has a session of this id; raises RpcError."""
+        try:
+            return await self._context.journal.has(session_id)
+        except JournalError as exc:
+            raise errors.agent_trouble(f"the session can't be read: {exc}") from exc
+
+    async def answer_closed(
+        self, session_id: str, answer: AnswersClosed, given: Json
+    ) -> Json | None:
+        """Return a feature's answer about a session that no bridge has open; raises RpcError.
+
+        None for a session that the journal lacks.
+        """
+        if not await self._has(session_id):
+            return None
         journal, listing = None, self._context.journal
         lock = await self._lock(session_id)
         try:

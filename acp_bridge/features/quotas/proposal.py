@@ -2,7 +2,7 @@
 
 The form is of a proposal, which may change: ACP's RFD "Quotas and Limits" of 2026-10-06, in neither
 version of the protocol yet. What is not reported is absent, never 0. What can't be read is left out
-and hides nothing else. Beside the proposal's quantities plain numbers are read, with a `unit`.
+and hides nothing else. Plain numbers with a `unit` are read as well as the proposal's quantities.
 """
 
 from __future__ import annotations

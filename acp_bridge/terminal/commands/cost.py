@@ -26,7 +26,7 @@ Sum up what the kept sessions have used: the tokens and costs that their agents 
 which nobody knows if they are of a turn or totals are named and never summed. A cost is the
 agent's own estimate and no bill. Nothing is started, and nothing is changed.
 With --limits it shows the limits of your accounts, as the agents of running bridges report them:
-how much is used, what is left, and when a limit resets."""
+how much is used, what is left, and when a limit resets. An agent that sleeps may be started."""
 
 
 def parser() -> CommandParser:

@@ -27,8 +27,7 @@ async def test_the_model_is_told_it_in_every_process_and_after_a_compaction(
 ) -> None:
     more = prompt(mode, "Speak in verse.", "Be kind.")
     async with talk(SAYS) as client:
-        await client.initialize()
-        session_id = await client.new_session(cwd, **more)
+        session_id = await opened(client, cwd, **more)
         await client.prompt("a")
     async with talk(SAYS) as client:
         await client.initialize()
@@ -47,8 +46,7 @@ async def test_a_load_that_says_nothing_of_it_leaves_it_and_one_with_another_rep
     talk: Talk, cwd: Path, model_log: Path
 ) -> None:
     async with talk(SAYS) as client:
-        await client.initialize()
-        session_id = await client.new_session(cwd, **prompt("append", "Be kind."))
+        session_id = await opened(client, cwd, **prompt("append", "Be kind."))
         for more in ({}, prompt("append", "Be brave.")):
             await client.load_session(session_id, cwd, **more)
             await client.prompt("a")
@@ -61,8 +59,7 @@ async def test_a_question_before_the_first_prompt_is_answered_under_it(
     talk: Talk, cwd: Path, model_log: Path
 ) -> None:
     async with talk(SAYS) as client:
-        await client.initialize()
-        session_id = await client.new_session(cwd, **prompt("append", "Be kind."))
+        session_id = await opened(client, cwd, **prompt("append", "Be kind."))
         asked = {"sessionId": session_id, "question": "who are you?"}
         await client.request("_acp_bridge/ask", asked)
     (told,) = given(model_log)
