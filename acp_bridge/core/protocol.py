@@ -52,7 +52,7 @@ SET_MODE: Final = "session/set_mode"
 SET_MODEL: Final = "session/set_model"
 SET_CONFIG_OPTION: Final = "session/set_config_option"
 SET_TITLE: Final = "session/set_title"
-#: what the bridge has not: its lists have every session.
+#: drafts that the bridge refuses: its lists have every session.
 ARCHIVES: Final = ("session/archive", "session/unarchive")
 QUOTA_READ: Final = "quota/read"  #: a proposal: the limits of the account.
 #: an extension that several agents share: a message of the user joins the running turn.

@@ -2,7 +2,7 @@
 
 Invariants
 - No folder, however odd, makes it fail or wait: only regular files are read, each up to a bound.
-- It contains the client's own part, `GivenPrompt`, whatever becomes of the folders.
+- It always contains the client's part, `GivenPrompt`.
 - It contains nothing of the user's files but AGENTS.md and the name of the git branch. An AGENTS.md
   that is a link out of the session's folders is not followed.
 """

@@ -91,7 +91,7 @@ class OfSession(Protocol):
         """Handle a notification of the agent's."""
 
     def on_run(self, run: Run) -> None:
-        """Handle words in succession of the agent's."""
+        """Handle a run of text updates."""
 
     def on_batch_end(self) -> None:
         """Note that everything of one read has been handed over."""
@@ -501,7 +501,7 @@ class Connection:
             self.peer.fail(call.id, errors.cancelled())
 
     def on_run(self, run: Run) -> None:
-        """Handle words of a session's, of which nothing else is said."""
+        """Pass a run of text updates to the session that it is about."""
         links = self._links_of(run.message["params"])
         for link in links:
             link.on_run(run)

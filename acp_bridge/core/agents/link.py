@@ -51,7 +51,7 @@ class Owner(Protocol):
         """Handle a `session/update` with these parameters."""
 
     def on_run(self, link: Link, run: Run) -> None:
-        """Handle each `session/update` of a run, all of which are plain words."""
+        """Handle a run of `session/update` notifications, all of plain text."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         """Handle a request, which is answered now or later through `link.peer`."""
@@ -416,7 +416,7 @@ class Link:
             self.owner.on_agent_request(self, call)
 
     def on_run(self, run: Run) -> None:
-        """Handle words in succession of the agent's."""
+        """Handle a run of text updates."""
         session_id = run.message["params"]["sessionId"]
         if session_id == self.agent_session_id and not self._parked:
             self.owner.on_run(self, run)

@@ -84,7 +84,7 @@ class FromAgent:
         self._draining = self._outside = False
         #: what the agent says now belongs to the turn that runs, and is shown.
         self._in_turn = False
-        #: the words that were shown last, if more of their message may be shown as they are.
+        #: the update that was shown last, if more text of its message needs no look.
         self._words: Json | None = None
         #: the messages of this read hold something besides answers; something besides states.
         self._spoke = self._progress = False

@@ -106,9 +106,9 @@ def is_plain(update: Json) -> bool:
 
 
 def is_words(message: Json) -> bool:
-    """Return True for a notification of plain words in a session, of which nothing else is known.
+    """Return True for a notification of plain text of the agent's, without any other member.
 
-    Such messages may come as a run (`wire.runs`) that differs in the text at `TEXT`.
+    Such notifications can come as a run (`wire.runs`), which differs in the text at `TEXT`.
     """
     if message.get("method") != SESSION_UPDATE or "id" in message:
         return False

@@ -1,7 +1,7 @@
-"""Finds runs: lines that are alike but for one text, as the words of a model are. Sans-IO.
+"""Finds runs: lines of an agent in succession that differ only in one text. Sans-IO.
 
-Nearly all that an agent writes in a long answer is such lines. The first ones are read as any other
-line; of those in the reads behind them only the text is read, which costs a fifth.
+Most lines of a long answer are in a run. A `Decoder` reads the first line of one. From the lines
+that come in later reads, only the text is read. That costs a fifth.
 
 Invariant: with each run written out, the messages are those of the `Decoder` alone.
 """
@@ -58,7 +58,7 @@ def around_texts(line: bytes, name: str) -> Iterator[Around]:
 
 
 class Run(NamedTuple):
-    """Notifications in succession that are `message`, but for the text at `path`."""
+    """Notifications in succession. Each is `message` with another text at `path`."""
 
     message: Message
     path: Path

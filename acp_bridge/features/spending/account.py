@@ -86,7 +86,7 @@ class Account(Feature):
             self.budget.note(spending.told(0, kept, {}, None))
 
     def take_answer(self, link: Link, key: int, answer: Answer) -> Answer:
-        """Note the tokens that an agent tells beside a prompt's answer, not in its `usage`.
+        """Note the tokens that an agent reports with a prompt's answer, but not in its `usage`.
 
         Returns the answer without those of the built-in agent: only the bridge has asked for them.
         """

@@ -1,1 +1,1 @@
-"""What a client tells the agent's model to be, `systemPrompt`: it stays with the session."""
+"""Keeps the system prompt that a client gives with its session."""

@@ -264,9 +264,9 @@ class TranscriptOut:
         self._send_soon(params, line)
 
     def show_more_words(self, update: Json, texts: Iterable[str]) -> None:
-        """Do as `show_words` with an update that was shown, for each text in its own text's place.
+        """Record and show more texts of a message. Most words of a long answer come this way.
 
-        Most words of a long answer come so.
+        `update`: the last update of the message. Each text takes the place of its text.
         """
         params = {"update": update}
         key, _ = chunk_of(params)
